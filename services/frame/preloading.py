@@ -6,6 +6,7 @@ restarts.
 """
 
 import contextlib
+import functools
 import gc
 import importlib
 import itertools
@@ -15,7 +16,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+import types
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -152,6 +154,13 @@ def _prepare() -> None:
         importlib.import_module("bus.prepared").prepare()
         log = importlib.import_module("shared.log.process_log")
         log.set_levels(log.Verbosity())
+        # An abstract class remembers of each type whether it is one of its kind. The first time it asks all classes
+        # below it, which costs a fork up to 1 MiB of copied pages. logging asks this about the only argument of a
+        # record, asyncio about callbacks and about what it waits for.
+        for kind in (str, int, float, importlib.import_module("shared.log.klog").Structured):
+            issubclass(kind, Mapping)
+        for kind in (functools.partial, list, set, types.MethodType):
+            issubclass(kind, Coroutine)
 
 
 def module_of(file: str, argv: Sequence[str]) -> str | None:
@@ -197,7 +206,8 @@ def _reset_signals() -> None:
 
 def _take_the_environment(env: Mapping[str, str]) -> None:
     """Set the environment, writing only variables that differ: most of it is supervisord's own."""
-    for name in os.environ.keys() - env.keys():
+    # Not a difference of two views, for which Python asks the abstract class Set about them, as in `_prepare`.
+    for name in set(os.environ).difference(env):
         del os.environ[name]
     for name, value in env.items():
         if os.environ.get(name) != value:
