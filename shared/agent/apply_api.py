@@ -1,4 +1,5 @@
-"""Where the local API for applied objects is, and what it takes at most: sources serves it, `bulkhead pods` uses it."""
+"""Says where the local API for applied objects is, and what it takes at most: sources serves it, `bulkhead pods`
+uses it."""
 
 SOCKET = "manifests.sock"  # below the run directory
 PATH = "/manifests"

@@ -1,5 +1,5 @@
-"""What the environment alone decides: where run directory, logs and flags are, and what is refused. Reads no
-configuration.
+"""Decides what the environment alone decides: where run directory, logs and flags are, and what is refused. Reads
+no configuration.
 
 `BULKHEAD_HOME` set = one directory holds everything; unset = the places of a system service.
 """

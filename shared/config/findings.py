@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: one readable line per problem, all of them. Pure; knows no field."""
+"""Collects what is wrong with a configuration: one readable line per problem, all of them. Pure; knows no field."""
 
 from dataclasses import dataclass, field
 from typing import Any

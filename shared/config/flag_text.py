@@ -1,4 +1,4 @@
-"""How the values of flags are written back: as Go's flags print them, and a bad one in a message. Pure.
+"""Writes the values of flags back: as Go's flags print them, and a bad one in a message. Pure.
 
 Knows no grammar of the command line.
 """

@@ -1,4 +1,5 @@
-"""What the text of a flag becomes, for every type of flag (config.md 1.3): values as a file would have them.
+"""Decides what the text of a flag becomes, for every type of flag (config.md 1.3): values as a file would have
+them.
 
 Pure. The messages are those of Go's flags, which operators search for; the remedy is the caller's.
 """

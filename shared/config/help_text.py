@@ -1,4 +1,4 @@
-"""What `--help` and `--version` print (config.md 3.3). Text only; decides nothing.
+"""Forms what `--help` and `--version` print (config.md 3.3). Text only; decides nothing.
 
 The layout of the flags is that of Go's pflag, which scripts and manuals read.
 """

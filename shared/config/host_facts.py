@@ -1,4 +1,4 @@
-"""What the host must be for a configuration (config.md 2.2, 2.3): cgroups, swap, CPUs, memory, NUMA nodes.
+"""Checks what the host must be for a configuration (config.md 2.2, 2.3): cgroups, swap, CPUs, memory, NUMA nodes.
 
 `read_host_facts` reads, below a root; the checks only compare. Knows no defaults: failCgroupV1 must be decided.
 """

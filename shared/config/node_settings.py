@@ -1,4 +1,4 @@
-"""What the configuration gives the Node object: labels, taints, addresses, reservations (config.md 2, 3.8).
+"""Decides what the configuration gives the Node object: labels, taints, addresses, reservations (config.md 2, 3.8).
 
 Pure: texts in; settings out, problems into the findings.
 """

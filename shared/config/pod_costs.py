@@ -1,4 +1,5 @@
-"""What a changed setting costs the pods that run: they restart, end, may be evicted, or keep what they have. Pure.
+"""Decides what a changed setting costs the pods that run: they restart, end, may be evicted, or keep what they
+have. Pure.
 
 A setting without a row changes nothing for them. Rows are named as in `readers`: a field of EffectiveConfig, a key that
 is read from the document, or a gate.

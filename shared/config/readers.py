@@ -1,4 +1,4 @@
-"""Which service reads which setting, and so which services a changed configuration restarts. Pure.
+"""Says which service reads which setting, and so which services a changed configuration restarts. Pure.
 
 A test compares the tables with the code of the services. What only bootstrap's evaluation reads has no reader.
 """

@@ -1,4 +1,4 @@
-"""How the rules look into the effective document, and how they name a value inside a list or a map. Pure."""
+"""Lets the rules look into the effective document, and how they name a value inside a list or a map. Pure."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whether Go's URL parser takes a text, for the values the kubelet hands to it. Pure."""
+"""Decides whether Go's URL parser takes a text, for the values the kubelet hands to it. Pure."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Which start of the machine this is."""
+"""Identifies which start of the machine this is."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Where cgroups are on this machine: v1 hierarchies, the one of v2, or both (hybrid); which exist.
+"""Finds where cgroups are on this machine: v1 hierarchies, the one of v2, or both (hybrid); which exist.
 
 node.md 4.1. Reads only. Everything here blocks for microseconds to milliseconds.
 """

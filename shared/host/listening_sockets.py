@@ -1,4 +1,5 @@
-"""Which sockets of this network namespace receive, on which ports, and which process has them. Only reads /proc."""
+"""Finds which sockets of this network namespace receive, on which ports, and which process has them. Only reads
+/proc."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What this host is, from the kernel: memory, architecture, the addresses of its default routes. Only reads."""
+"""Reads what this host is, from the kernel: memory, architecture, the addresses of its default routes. Only reads."""
 
 import platform
 import socket

@@ -1,4 +1,4 @@
-"""Whether SELinux is on, and the label of files that containers use by default. Changes nothing."""
+"""Reads whether SELinux is on, and the label of files that containers use by default. Changes nothing."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""How to reach the API server and as whom: what bootstrap resolved from the kubeconfig, and what clients load.
+"""Describes how to reach the API server and as whom: what bootstrap resolved from the kubeconfig, and what clients
+load.
 
 bootstrap alone writes `<run dir>/credentials/` (0700): `credentials.json` (0600, atomic) names the other files there.
 Those are never rewritten; new content gets new names, so that the files of one Credentials fit together.

@@ -1,4 +1,4 @@
-"""Which records show: `-v` for all, `--vmodule` for files by name (config.md 1.3, 5.13). Pure.
+"""Decides which records show: `-v` for all, `--vmodule` for files by name (config.md 1.3, 5.13). Pure.
 
 Error, warning and info always show, as V(0). `verbose(n)` is the level of V(n) for `log.log`; `log.debug` is V(4), and
 what the libraries log below a warning is V(8).

@@ -1,4 +1,4 @@
-"""What a probe found."""
+"""Describes what a probe found."""
 
 from enum import StrEnum
 

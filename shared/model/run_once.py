@@ -1,4 +1,4 @@
-"""What became of the pods of a run once: the content of its record."""
+"""Describes what became of the pods of a run once: the content of its record."""
 
 from dataclasses import dataclass
 from enum import StrEnum

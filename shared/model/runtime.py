@@ -1,4 +1,5 @@
-"""What the container runtime has of one pod, at one moment: the shape `runtime.pods` carries and podsync decides from.
+"""Describes what the container runtime has of one pod, at one moment: the shape `runtime.pods` carries and podsync
+decides from.
 
 Times inside are the runtime's own wall clock in nanoseconds since the epoch, 0 when not set (as CRI reports them).
 `observed_at` is CLOCK_MONOTONIC in seconds, taken before the first request of the observation was sent: an observation

@@ -1,4 +1,4 @@
-"""What follows from the name of an image alone."""
+"""Decides what follows from the name of an image alone."""
 
 
 def image_tag(image: str) -> str:

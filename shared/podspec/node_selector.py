@@ -1,4 +1,5 @@
-"""Whether the node has the labels that a pod or a PersistentVolume requires (pods.md 3.1, volumes.md 5.5); pure."""
+"""Decides whether the node has the labels that a pod or a PersistentVolume requires (pods.md 3.1, volumes.md 5.5);
+pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,5 @@
-"""Where a pod comes from, in its `kubernetes.io/config.*` annotations: file, URL or API server, since when. Pure."""
+"""Reads where a pod comes from, in its `kubernetes.io/config.*` annotations: file, URL or API server, since when.
+Pure."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any

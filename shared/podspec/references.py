@@ -1,5 +1,5 @@
-"""Which API objects a pod names. A static pod may name none: it must run without an API (pods.md 1.2.10); one that was
-applied to a node without a cluster may name ConfigMaps and Secrets, which were applied too."""
+"""Finds which API objects a pod names. A static pod may name none: it must run without an API (pods.md 1.2.10); one
+that was applied to a node without a cluster may name ConfigMaps and Secrets, which were applied too."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

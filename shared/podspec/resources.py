@@ -1,4 +1,4 @@
-"""What a pod asks for in total, and the kernel's units for it (node.md 4.2, 4.19).
+"""Computes what a pod asks for in total, and the kernel's units for it (node.md 4.2, 4.19).
 
 Takes defaulted and validated pods: quantities that don't parse count as absent here, validation names them.
 """

@@ -1,4 +1,5 @@
-"""Which pod fields this agent does not support, and what follows for the pod: one table, repeated in docs/limits.md.
+"""Says which pod fields this agent does not support, and what follows for the pod: one table, repeated in
+docs/limits.md.
 
 Knows the pod and what is passed about the node; not whether there is room on it, nor which objects exist.
 """

@@ -1,4 +1,4 @@
-"""What the API server would refuse in a new pod, as far as it matters to a node (pods.md 1.2.9).
+"""Finds what the API server would refuse in a new pod, as far as it matters to a node (pods.md 1.2.9).
 
 Takes a defaulted pod, whatever its types, and answers with messages; never raises, never changes the pod.
 """

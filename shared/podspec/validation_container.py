@@ -1,4 +1,4 @@
-"""What is wrong with one container of a pod."""
+"""Finds what is wrong with one container of a pod."""
 
 from typing import Any
 

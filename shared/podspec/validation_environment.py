@@ -1,4 +1,4 @@
-"""What is wrong with the variables of one container."""
+"""Finds what is wrong with the variables of one container."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is wrong with probes and with the lifecycle hooks of a container."""
+"""Finds what is wrong with probes and with the lifecycle hooks of a container."""
 
 import re
 from typing import Any

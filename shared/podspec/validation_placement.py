@@ -1,4 +1,4 @@
-"""What is wrong with the placement of a pod: selectors, affinity, tolerations, classes."""
+"""Finds what is wrong with the placement of a pod: selectors, affinity, tolerations, classes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is wrong with resource lists: unreadable, negative, or asking for more than the limit."""
+"""Finds what is wrong with resource lists: unreadable, negative, or asking for more than the limit."""
 
 from typing import Any
 

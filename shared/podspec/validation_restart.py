@@ -1,4 +1,5 @@
-"""What is wrong with how a container is restarted: its own policy, rules on exit codes, and what a resize does."""
+"""Finds what is wrong with how a container is restarted: its own policy, rules on exit codes, and what a resize
+does."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is wrong with a container's securityContext and with security profiles."""
+"""Finds what is wrong with a container's securityContext and with security profiles."""
 
 from typing import Any
 

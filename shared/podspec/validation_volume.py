@@ -1,4 +1,4 @@
-"""What is wrong with a pod's volumes."""
+"""Finds what is wrong with a pod's volumes."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where the tasks of an event loop wait, as text for a log: names of tasks and the lines of their coroutines."""
+"""Shows where the tasks of an event loop wait, as text for a log: names of tasks and the lines of their coroutines."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a line of a story can be."""
+"""Says what a line of a story can be."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum

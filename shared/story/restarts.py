@@ -1,4 +1,4 @@
-"""Why was this container restarted? From the lines of a story, one answer for each further attempt.
+"""Answers why a container was restarted, from the lines of a story: one answer for each further attempt.
 
 Pure: lines in, answers out. The chain is: what ended the attempt before, what was waited for, when the next began.
 """

@@ -1,4 +1,4 @@
-"""How far the pull of an image is, in words: for `bulkhead status`, the node page, stories and Events. Pure."""
+"""Says how far the pull of an image is, in words: for `bulkhead status`, the node page, stories and Events. Pure."""
 
 from collections.abc import Mapping
 from typing import Any

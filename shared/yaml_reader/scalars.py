@@ -1,4 +1,4 @@
-"""Which value a YAML scalar has, by the rules of the decoder the kubelet uses (YAML 1.1, config.md 3.4).
+"""Decides which value a YAML scalar has, by the rules of the decoder the kubelet uses (YAML 1.1, config.md 3.4).
 
 `yes`, `on` and `y` are true; `0o17` and `017` are 15; times of day and dates are strings. Whole numbers beyond 64 bits
 are floating point if they have decimal digits and a float64 can be so large, else strings. Pure.

@@ -1,1 +1,1 @@
-"""How bootstrap reaches the machine: supervisord, ports, certificates, files."""
+"""Does the I/O of bootstrap on the machine: supervisord, ports, certificates, files."""

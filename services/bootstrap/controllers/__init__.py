@@ -1,1 +1,2 @@
-"""What bootstrap keeps between events: startup, certificates, kubeconfig, systemd and the embedded containerd."""
+"""Keeps the state of bootstrap between events: startup, certificates, kubeconfig, systemd and the embedded
+containerd."""

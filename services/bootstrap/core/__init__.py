@@ -1,1 +1,1 @@
-"""What bootstrap decides without touching the machine."""
+"""Makes the decisions of bootstrap without touching the machine."""

@@ -33,7 +33,7 @@ class EventChoice:
     since: float = 0.0
     node: str = ""
 
-    def of(self, events: Sequence[Event]) -> list[Event]:
+    def choose(self, events: Sequence[Event]) -> list[Event]:
         """Return those of `events` that are shown, in the same order."""
         space, _, name = self.pod.rpartition("/")
         space = space or self.namespace
@@ -72,7 +72,7 @@ def list_events(
     except OperatorError as error:
         err(str(error))
         return 1
-    found = choice.of(events)
+    found = choice.choose(events)
     if form != "text":
         out(dump(found, form))
         return 0
@@ -91,7 +91,7 @@ def _watch(agent: Agent, events: Sequence[Event], choice: EventChoice, form: str
     printed = dict.fromkeys(map(_identity, events))
     if form == "text":
         out(_watch_line(*_HEADER))
-    for event in choice.of(events):
+    for event in choice.choose(events):
         out(_watched(event, form))
 
     def has_more(beat: Beat) -> bool:
@@ -109,7 +109,7 @@ def _watch(agent: Agent, events: Sequence[Event], choice: EventChoice, form: str
             shown = dict.fromkeys(map(_identity, current))
             kept = [identity for identity in printed if identity not in shown]
             printed = dict.fromkeys(kept[-_MAX_IDENTITIES:]) | shown
-            for event in choice.of(sorted(new, key=_time)):
+            for event in choice.choose(sorted(new, key=_time)):
                 out(_watched(event, form))
         agent.client.wait_for_beat(has_more, _MAX_WAIT_SECONDS)
 

@@ -1,1 +1,1 @@
-"""How sources reaches the static pod path and its own records on disk."""
+"""Does the I/O of sources on the static pod path and its own records on disk."""

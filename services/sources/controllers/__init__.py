@@ -1,1 +1,1 @@
-"""What sources keeps between events: reads of the API server and of manifests, and the pods they give."""
+"""Keeps the state of sources between events: reads of the API server and of manifests, and the pods they give."""

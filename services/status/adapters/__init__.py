@@ -1,1 +1,1 @@
-"""How status reaches the outside: the machine and its network. The API server is behind `shared.kube`."""
+"""Does the I/O of status: reads the machine and its network. The API server is behind `shared.kube`."""

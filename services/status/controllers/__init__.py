@@ -1,1 +1,1 @@
-"""What status keeps between events: node, lease, pods, events and reviews."""
+"""Keeps the state of status between events: node, lease, pods, events and reviews."""

@@ -1,1 +1,1 @@
-"""How volume reaches the kernel's mounts and the directories of pods."""
+"""Does the I/O of volume on the kernel's mounts and the directories of pods."""

@@ -30,7 +30,7 @@ FOUR = 1767326645.0  # 2026-01-02T04:04:05Z, of `date -u -d ... +%s`
     ],
 )
 def test_events_are_chosen_by_pod_namespace_and_age(choice: EventChoice, expected: list[str]) -> None:
-    assert [event["reason"] for event in choice.of(EVENTS)] == expected
+    assert [event["reason"] for event in choice.choose(EVENTS)] == expected
 
 
 def test_times_are_those_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a log request asks for: the query of /containerLogs, decoded and checked as the kubelet does.
+"""Decodes what a log request asks for: the query of /containerLogs, decoded and checked as the kubelet does.
 
 server.md 10.1, 10.2. Must not know pods or files.
 """

@@ -1,4 +1,4 @@
-"""Which container instance a log request means, and whether it still runs (server.md 10.3, pods.md 6.11).
+"""Decides which container instance a log request means, and whether it still runs (server.md 10.3, pods.md 6.11).
 
 Decides from the pod status and what the runtime reported; opens nothing.
 """

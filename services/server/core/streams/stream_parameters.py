@@ -1,4 +1,5 @@
-"""What a request for exec, attach, run or portForward asks for, from its query and headers (server.md 12.1, 12.3)."""
+"""Decodes what a request for exec, attach, run or portForward asks for, from its query and headers (server.md 12.1,
+12.3)."""
 
 import re
 from collections.abc import Iterable
