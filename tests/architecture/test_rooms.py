@@ -123,6 +123,15 @@ def test_only_the_executable_forks_before_it_has_threads() -> None:
     assert found == before_any_thread
 
 
+def test_no_private_attribute_is_reached_by_its_name_in_a_string_or_by_an_import() -> None:
+    """ruff's SLF001 finds the others."""
+    by_name = re.compile(r"""\b(?:get|set|has|del)attr\([^()]*?, *f?["']_(?!_)|attrgetter\(["']_(?!_)""")
+    private = re.compile(r"^\s*(?:from|import) (?:\w+\.)*_(?!_)\w+", re.MULTILINE)
+    assert by_name.search('getattr(connection, "_sslobj", None)') and private.search("import _ssl")
+    names = python_files(*PRODUCT, "bench", "tools")
+    assert not [name for name in names if by_name.search(text_of(name)) or private.search(text_of(name))]
+
+
 def test_every_module_begins_with_a_docstring() -> None:
     silent = [name for name in python_files(*PRODUCT, "tests", "tools") if not begins_with_a_docstring(name)]
     assert not silent

@@ -80,8 +80,8 @@ class Threads:
         self.timeout, self._spare = timeout, spare
         self._place_timeout = None if spare else timeout
         self.calls: dict[object, Call] = {}  # in their threads now
-        self._places, self._clock = places, clock
-        self._executor = ThreadPoolExecutor(places + spare, thread_name_prefix=f"volume {name}")
+        self._places, self.clock = places, clock
+        self.executor = ThreadPoolExecutor(places + spare, thread_name_prefix=f"volume {name}")
         self._free = asyncio.Semaphore(places)
         self._paths: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._mounts: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -95,7 +95,7 @@ class Threads:
                 async with asyncio.timeout(self._place_timeout):
                     await self._take(place, share)
         except TimeoutError:
-            raise HungError(self._why(place)) from None
+            raise HungError(self.explain(place)) from None
         try:
             yield ReservedThread(self, place)
         finally:
@@ -111,7 +111,7 @@ class Threads:
 
     def close(self) -> None:
         """Begin no more calls; those that run are left alone."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self.executor.shutdown(wait=False, cancel_futures=True)
 
     async def _take(self, place: _Reservation, share: Share | None) -> None:
         needed: list[asyncio.Lock | asyncio.Semaphore] = [self._free]
@@ -127,7 +127,7 @@ class Threads:
             self._give_back(place)
             raise
 
-    def _use_spare(self, place: _Reservation) -> None:
+    def use_spare(self, place: _Reservation) -> None:
         """Free the place of a call that does not return, as long as there are spare threads."""
         if self._spare:
             self._spare -= 1
@@ -148,7 +148,8 @@ class Threads:
         self._give_back(place)
         place.late()
 
-    def _why(self, place: _Reservation) -> str:
+    def explain(self, place: _Reservation) -> str:
+        """Return why a call at this place has not returned or could not begin: its path, and what others hang on."""
         path, calls = place.path, self.calls.values()
         if not path or any(call.path == path for call in calls):
             return f"{path} does not answer within {self.timeout:g} s"
@@ -177,10 +178,10 @@ class ReservedThread:
         the function raises."""
         threads, place = self._threads, self._place
         place.late = late
-        running = asyncio.get_running_loop().run_in_executor(threads._executor, function, *arguments)
+        running = asyncio.get_running_loop().run_in_executor(threads.executor, function, *arguments)
         place.running = running  # type: ignore[assignment]
         threads.calls[place] = Call(
-            what, place.path, threads._clock.monotonic(), removed or RemovalProgress(), place.mount
+            what, place.path, threads.clock.monotonic(), removed or RemovalProgress(), place.mount
         )
         running.add_done_callback(lambda _: threads.calls.pop(place, None))
         try:
@@ -192,5 +193,5 @@ class ReservedThread:
                 raise  # the call itself raised it
             if running.done():
                 return running.result()  # it returned at the moment of the timeout
-            threads._use_spare(place)
-            raise HungError(threads._why(place), under_way=True) from None
+            threads.use_spare(place)
+            raise HungError(threads.explain(place), under_way=True) from None
