@@ -20,6 +20,7 @@ from tests.process.silences import Silences
 from tests.process.supervised import CHECKOUT, eventually
 from tests.support.installed.lacking import require_command
 from tests.support.machines.installed_machine import InstalledMachine
+from tests.support.machines.installed_node import CONTAINERD
 from tests.support.machines.release_build import build_release, checkout_of_the_first_release, packed, relabelled
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.release.source import copy_source
@@ -39,6 +40,16 @@ while True:
     except OSError:
         pass
     time.sleep(0.05)
+"""
+# Start the shim $1 as the containerd at the socket $2 would, without a container. It is also the reader of its `log`.
+_START_SHIM = """\
+mkdir -p "/run/bundles/$1"
+cd "/run/bundles/$1"
+echo '{"annotations": {}}' > config.json
+mkfifo log
+exec 9<> log
+TTRPC_ADDRESS="$2.ttrpc" containerd-shim-runc-v2 -namespace k8s.io -id "$1" -address "$2" start
+test -s address
 """
 
 
@@ -338,7 +349,17 @@ def test_a_purge_removes_the_state_of_pods_that_have_ended(machine: InstalledMac
     eventually(lambda: not machine.states() and not machine.tasks(), "the pods have ended", 2 * WAIT_SECONDS)
     dpkg(machine, "--remove", "bulkhead")
     machine.must("umount", "/var/lib/bulkhead/containerd")  # the test's own mount
+    machine.must("sh", "-c", _START_SHIM, "sh", "idle", CONTAINERD)
+    machine.must("sh", "-c", _START_SHIM, "sh", "of-another", "/run/containerd/containerd.sock")
+    assert {"idle", "of-another"} <= shims(machine)
     machine.must("sh", "-c", "echo bulkhead bulkhead/remove-state boolean true | debconf-set-selections")
     dpkg(machine, "--purge", "bulkhead")
     for place in ("/var/lib/bulkhead", "/var/log/bulkhead", "/run/bulkhead", "/etc/bulkhead", "/opt/bulkhead"):
         assert not machine.path(place).exists(), place
+    eventually(lambda: shims(machine) == {"of-another"}, "the purge has ended the shim of the embedded containerd")
+
+
+def shims(machine: InstalledMachine) -> set[str]:
+    """The ids of the shims that run in there."""
+    listed = machine.must("sh", "-c", "ps -e -o args= | grep '[c]ontainerd-shim-runc-v2 -namespace' || true")
+    return {line.split(" -id ")[1].split()[0] for line in listed.splitlines()}

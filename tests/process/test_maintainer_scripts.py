@@ -2,6 +2,7 @@
 they stop and restart, and what they advise. Neither a busy mount nor a failing restart is an error of dpkg."""
 
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from services.bootstrap.core.containerd_config import Machine as ContainerdMachi
 from services.bootstrap.core.containerd_config import render_network
 from shared.config.effective import EmbeddedContainerd
 from tests.architecture.checkout import text_of
+from tests.support.machines.installed_node import CONTAINERD
 from tests.support.waits.deadline import WAIT_SECONDS
 
 OURS = "{ path=/opt/bulkhead/bin/kubelet ; argv[]=/opt/bulkhead/bin/kubelet ; }"
@@ -60,7 +62,7 @@ class Machine:
         systemd.mkdir()
         self.calls = self.directory / "calls"
         self.calls.touch()
-        for name in ("cat", "find", "grep", "head", "ls", "rmdir", "sed"):
+        for name in ("cat", "find", "grep", "head", "ls", "readlink", "rmdir", "sed", "tr"):
             (programs / name).symlink_to(str(shutil.which(name)))
         shown = "".join(
             f"'show --property=ActiveState --value {name}') echo {state};;"
@@ -318,6 +320,53 @@ def test_a_purge_on_request_removes_the_bridge_that_no_pod_is_at(
         (tmp_path / "sys/class/net/pods7" / directory).mkdir(parents=True)
     calls, printed = Machine(tmp_path, answer="true").run("postrm", "purge")
     assert (calls, printed) == ([STOPPED_SLICES, *removed, REMOVED], "")
+
+
+@dataclass(frozen=True)
+class Shim:
+    """What /proc shows of a shim."""
+
+    socket: str = CONTAINERD
+    mounts: str = field(default_factory=lambda: str(Path("/proc/self/ns/mnt").readlink()))
+    children: tuple[str, ...] = ()
+
+    def show(self, proc: Path, pid: str) -> None:
+        """Make the files, below a directory that stands for /proc."""
+        arguments = ["/usr/bin/containerd-shim-runc-v2", "-namespace", "k8s.io", "-id", "1", "-address", self.socket]
+        process = proc / pid
+        (process / "ns").mkdir(parents=True)
+        (process / "ns/mnt").symlink_to(self.mounts)
+        (process / "comm").write_text("containerd-shim\n")
+        (process / "cmdline").write_text("".join(f"{argument}\0" for argument in arguments))
+        for child in self.children:
+            (proc / child).mkdir()
+            (proc / child / "comm").write_text("sleep\n")
+            (proc / child / "status").write_text(f"Name:\tsleep\nPPid:\t{pid}\nTracerPid:\t0\n")
+
+
+@pytest.mark.parametrize(
+    ("shim", "ended"),
+    [
+        pytest.param(Shim(), True, id="idle"),
+        pytest.param(Shim(children=("4711",)), False, id="with a container"),
+        pytest.param(Shim("/run/containerd/containerd.sock"), False, id="of another containerd"),
+        pytest.param(Shim(f"/kind{CONTAINERD}"), False, id="of another agent"),
+        pytest.param(Shim(mounts="mnt:[1]"), False, id="in a container"),
+    ],
+)
+def test_a_purge_on_request_ends_the_idle_shims_of_the_embedded_containerd(
+    tmp_path: Path, shim: Shim, *, ended: bool
+) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        try:
+            shim.show(tmp_path / "proc", str(process.pid))
+            calls, printed = Machine(tmp_path, answer="true").run("postrm", "purge")
+            assert (calls, printed) == ([STOPPED_SLICES, REMOVED], "")
+            if ended:
+                assert process.wait(WAIT_SECONDS) == -signal.SIGKILL
+            assert process.poll() == (-signal.SIGKILL if ended else None)
+        finally:
+            process.kill()
 
 
 def test_a_purge_keeps_the_state_while_the_unit_of_a_checkout_runs(tmp_path: Path) -> None:
