@@ -50,11 +50,12 @@ def notify(state: str, address: str) -> None:
 
 
 async def keep_pinging(interval: float, is_well: Callable[[], bool], address: str) -> None:
-    """Ping every `interval` seconds while it is well, for ever; silence is how systemd learns that it is not."""
+    """Ping at once, then every `interval` seconds, for ever, while it is well; silence is how systemd learns that it is
+    not. The first ping does not wait, because the process before this one may have ended just before its next one."""
     while True:
-        await asyncio.sleep(interval)
         if is_well():
             await _ping(address)
+        await asyncio.sleep(interval)
 
 
 async def _ping(address: str) -> None:

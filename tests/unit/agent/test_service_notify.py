@@ -96,3 +96,13 @@ async def test_pings_come_while_it_is_well_and_once_more_when_one_failed(monkeyp
     await enough.wait()
     pinging.cancel()
     assert sent == [WATCHDOG] * 3
+
+
+async def test_the_first_ping_comes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process before may have sent its last one an interval ago, and systemd waits for two of them."""
+    sent: list[str] = []
+    monkeypatch.setattr(service_notify, "notify", lambda state, _address: sent.append(state))
+    pinging = asyncio.create_task(keep_pinging(3600.0, lambda: True, "somewhere"))
+    await asyncio.sleep(0)  # one turn of the loop, in which the task begins
+    pinging.cancel()
+    assert sent == [WATCHDOG]
