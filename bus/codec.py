@@ -50,7 +50,7 @@ def encode(value: Any, what: str = "message") -> bytes:
 
 
 def encode_uncapped(value: Any, what: str = "message") -> bytes:
-    """Return the JSON bytes without the limit of their size, for a snapshot, whose values each kept the limit. No text
+    """Return the JSON bytes without a limit of their size, for a snapshot: its values were each checked before. No text
     is refused: bytes of a name that are not UTF-8 are sent as escapes."""
     try:
         return json_bytes(value, default=_raw, option=orjson.OPT_SORT_KEYS)

@@ -40,7 +40,7 @@ PODS_DESIRED = Stream(
     DesiredPod,
     key=_UID,
     content="the pods that should run, with defaults",
-    recovery="the API server; the manifest files (also applied ones), the URL, and their records; one record of "
+    recovery="the API server; the manifest files, the applied objects, the URL, and their records; one record of "
     "first-seen times",
 )
 PODS_API_STATUS = Stream(

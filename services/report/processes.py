@@ -31,7 +31,7 @@ def lock_path(run_dir: str, service: str) -> Path:
 
 def process_of(run_dir: str, service: str, before: ProcessFacts | None = None) -> ProcessFacts:
     """Read the process of a service. Never raises for a process that ends meanwhile. `before`: an earlier reading,
-    whose memory is used where it is of the same process, because reading memory takes 2 ms and the rest 0.1 ms."""
+    whose memory is returned again if the process is the same, because reading memory takes 2 ms and the rest 0.1 ms."""
     path = lock_path(run_dir, service)
     holder = read_holder(path)
     restarts = max(_starts(path) - 1, 0)

@@ -141,7 +141,7 @@ def _await_writer(fd: int) -> None:
 
 
 def _content(fd: int, *, is_pipe: bool) -> bytes:
-    """Return what the file holds, and of a longer one just too much. Raises OSError."""
+    """Return the file's content, of a longer file its first MAX_FILE_BYTES + 1 bytes. Raises OSError."""
     content = b""
     while len(content) <= MAX_FILE_BYTES:
         if is_pipe:

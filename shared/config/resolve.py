@@ -38,10 +38,10 @@ _ACTS = {one.key: one.acts for one in FIELDS}
 
 @dataclass(frozen=True)
 class Sources:
-    """What was read: the documents of `--config`, and of each drop-in its first.
+    """What was read: all documents of `--config`, and the first document of each drop-in.
 
-    With `replaced` the first document is that of a ConfigMap, at `file`: it replaces that of `--config` and all
-    drop-ins.
+    With `replaced`, the first of the documents is that of a ConfigMap, which was found at `file` and takes the place of
+    `--config` and all drop-ins.
     """
 
     file: str = ""  # as --config gives it, "" = none

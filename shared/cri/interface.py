@@ -214,7 +214,7 @@ class Runtime(Protocol):
         ...
 
     async def inspect_sandbox(self, sandbox_id: str) -> Sandbox | None:
-        """Return one sandbox as `observe` would show it, but for its pid; None = the runtime has it no more."""
+        """Return one sandbox as `observe` shows it, without its pid; None = the runtime no longer has it."""
         ...
 
     async def inspect_container(self, container_id: str, sandbox_id: str) -> Container | None:

@@ -209,7 +209,7 @@ def plain_copy(value: Any, path: str = "", depth: int = 0, *, nul: bool = False)
 
 
 def _unspeakable(value: Any, nul: bool) -> str:
-    """Return why a scalar could not travel on as JSON, or not reach a kernel call; "" when it can."""
+    """Return why a scalar cannot be written as JSON or passed to a system call; "" = it can."""
     if isinstance(value, float):
         return "" if math.isfinite(value) else "must be a finite number"
     if isinstance(value, int):

@@ -18,8 +18,8 @@ class Kind(StrEnum):
     WAITS = "waits"  # waits_for
     VOLUME = "volume"  # volume, state, error
     BEGUN = "begun"  # call and its subject: container, attempt, image, grace
-    DONE = "done"  # the same, took, bytes
-    FAILED = "failed"  # the same, text, interrupted
+    DONE = "done"  # the keys of BEGUN, took, bytes
+    FAILED = "failed"  # the keys of BEGUN, text, interrupted
     SANDBOX = "sandbox"  # attempt, state
     CONTAINER = "container"  # container, attempt, state, exit_code, reason, started, finished, id
     PROBE = "probe"  # container, probe, result, times, output

@@ -27,8 +27,8 @@ def restarts(lines: list[Line]) -> list[Restart]:
     killed: dict[str, str] = {}  # container -> why its end was decided, newest
     failed: dict[str, Line] = {}  # container -> the newest failure of a probe that ends it
     waited: dict[str, str] = {}
-    changed = False  # the sandbox was, at some time
-    in_newest: set[str] = set()  # containers started since it last was
+    changed = False  # whether the pod got another sandbox at some time
+    in_newest: set[str] = set()  # containers started in the newest sandbox
     last: dict[str, int] = {}
     for line in lines:
         what, container = line.get("what"), str(line.get("container") or "")

@@ -42,7 +42,7 @@ CONFIG = {"containerLogMaxSize": "200000", "containerLogMaxFiles": 8, "container
 LINES, STEPS = 1000, 30
 # 100 bytes a line, 100 kB a step, some 15 s: at least two looks at the size find a log that is too large.
 WRITE = (
-    "until [ -e /tmp/go ]; do sleep 0.1; done; n=0; "
+    "echo waits; until [ -e /tmp/go ]; do sleep 0.1; done; n=0; "
     f"while [ $n -lt {LINES * STEPS} ]; do seq $((n+1)) $((n+{LINES})) | sed s/$/-{'x' * 90}/; n=$((n+{LINES})); "
     "sleep 0.5; done"
 )
@@ -302,8 +302,10 @@ async def test_logs_that_follow_lose_and_double_no_line_across_rotations(
 ) -> None:
     writes = f"writes-{kubectl_in_use.kind}"
     async with started(cluster, "logs", "-f", writes) as process:
-        await kubectl(cluster, "exec", writes, "--", "touch", "/tmp/go")
         assert process.stdout is not None
+        # It follows from here: a rotation before its first look would take lines away.
+        assert await asyncio.wait_for(process.stdout.readline(), WAIT) == b"waits\n"
+        await kubectl(cluster, "exec", writes, "--", "touch", "/tmp/go")
         text = await asyncio.wait_for(process.stdout.read(), TRANSFER_WAIT)
         assert await asyncio.wait_for(process.wait(), WAIT) == 0
     shown = [int(number) for number in re.findall(rb"(?m)^(\d+)-x{90}$", text)]

@@ -185,6 +185,10 @@ def garbage(_site: Site) -> bytes:
     return b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"
 
 
+def one_damaged(site: Site) -> bytes:
+    return site.serving_ca.pem + b"-----BEGIN CERTIFICATE-----\nMP//\n-----END CERTIFICATE-----\n"
+
+
 def crl(site: Site) -> bytes:
     now, ca = datetime.now(UTC), site.serving_ca
     builder = x509.CertificateRevocationListBuilder().issuer_name(ca.certificate.subject).last_update(now)
@@ -212,6 +216,7 @@ BAD: list[tuple[str, Callable[[Site], bytes] | None, str]] = [
     ("client-ca.crt", None, "No such file or directory"),
     ("client-ca.crt", nothing, "is empty"),
     ("client-ca.crt", garbage, "client-ca.crt"),
+    ("client-ca.crt", one_damaged, "a certificate in it cannot be read"),
     ("client-ca.crt", crl, "no certificate in it"),
     ("client-ca.crt", trusted, "client-ca.crt"),
 ]

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from services.server.adapters.directory_watch import DirectoryWatch
+from services.server.adapters.http_limits import MAX_IDLE_SECONDS
 from services.server.adapters.tls import ServingTls
 from shared.files.atomic import write_atomically
 from shared.model.runtime import ContainerState
@@ -111,7 +112,8 @@ async def test_a_stream_under_way_goes_on_without_the_ca_that_let_it_in_and_its_
             file.write(line("two"))
         await reader.readuntil(b"two\n")
         server.node.observe(log, ContainerState.EXITED)
-        assert (await reader.read()).endswith(b"0\r\n\r\n")
+        async with asyncio.timeout(MAX_IDLE_SECONDS / 2):
+            assert (await reader.read()).endswith(b"0\r\n\r\n")
         writer.close()
 
 

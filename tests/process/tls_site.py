@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from services.server.adapters.http_limits import MAX_IDLE_SECONDS
 from shared.files.atomic import write_atomically
 from tests.service.server.running import Running, configuration, running
 from tests.support.installed.lacking import require_command
@@ -176,8 +177,8 @@ class Connection:
         return int(head.split()[1])
 
     async def end(self) -> None:
-        """Wait until the server closes it. Raises AssertionError when it sends anything before."""
-        async with asyncio.timeout(WAIT_SECONDS):
+        """Wait until the server closes it, sooner than for idleness. Raises AssertionError when it sends anything."""
+        async with asyncio.timeout(MAX_IDLE_SECONDS / 2):
             with contextlib.suppress(ConnectionError):
                 assert await self._reader.read() == b""
 

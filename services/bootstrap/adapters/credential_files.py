@@ -70,7 +70,8 @@ class CredentialFiles:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _versions(self) -> list[int]:
-        """Return the versions of all files, also those that a crash left unnamed: their names are not used again."""
+        """Return the version numbers in the names of all files, also of those that a crash left before a record named
+        them, so that no number is used twice."""
         heads = (path.name.partition(".")[0] for path in self.directory.iterdir())
         return [int(head) for head in heads if head.isdecimal()]
 

@@ -36,7 +36,7 @@ from shared.process.identity import started_at
 log = logging.getLogger(__name__)
 
 _MAX_OUTPUT_BYTES = 16 * 2**20
-_MAX_NAMES = 5  # of removed files, in the log
+_MAX_NAMES = 5  # names of removed files in one line of the log
 _LOOK_AT_OUTPUT = 60.0  # seconds between checks of the size of its output, which containerd does not rotate
 
 

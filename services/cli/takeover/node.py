@@ -210,8 +210,8 @@ def describe(step: Step, drop_in: Path) -> str:
 
 def running_kubelet(unit: ServiceUnit, program: str) -> Kubelet:
     """Return which kubelet is the unit's main process. Bulkhead's is a script, whose path is the interpreter's
-    argument. A Bulkhead of another directory is neither ours nor the unit's own: both a takeover and a give-back
-    restart it."""
+    argument. A Bulkhead in another directory counts neither as this one nor as the unit's kubelet: both a takeover and
+    a give-back restart it."""
     if not unit.main_pid:
         return Kubelet.NONE
     try:

@@ -44,7 +44,7 @@ class _Measured:
     counted: PodFiles | None  # by the last count alone, whether it ended or was given up
     began_at: float
     took: float = 0.0  # seconds of counting
-    due: float = 0.0  # monotonic seconds; a pod in FileUsage._long may have to rest longer
+    due: float = 0.0  # monotonic seconds of the next measurement; a pod in FileUsage._long may wait longer
 
 
 class FileUsage:

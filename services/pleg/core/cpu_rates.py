@@ -31,7 +31,8 @@ class CpuRates:
         return replace(node, cgroup=self._rated("node", node.cgroup, node.read_at), system_containers=tuple(system))
 
     def add_to_pods(self, pods: Iterable[PodUsage]) -> list[PodUsage]:
-        """Return the readings of all pods with their rates; those of other pods and containers are forgotten."""
+        """Return the readings of these pods with their CPU rates. Forget the earlier samples of all other pods and
+        containers."""
         rated = [self._add_to_pod(pod) for pod in pods]
         kept = {f"pod {pod.uid}" for pod in rated}
         kept |= {f"container {container.id}" for pod in rated for container in pod.containers}

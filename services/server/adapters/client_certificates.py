@@ -104,3 +104,5 @@ class ClientCertificates:
 
 def _load(context: ssl.SSLContext, authorities: frozenset[bytes]) -> None:
     context.load_verify_locations(cadata=b"".join(sorted(authorities)))
+    if context.cert_store_stats()["x509"] != len(authorities):  # ssl takes some damaged ones for the end of the data
+        raise ssl.SSLError(ssl.SSL_ERROR_SSL, "a certificate in it cannot be read")

@@ -1,4 +1,4 @@
-"""Asks status, and through it the API server, whose token it is and who may do what (server.md 2, 3.3).
+"""Asks the API server, through status, which user a token belongs to and what the user may do (server.md 2, 3.3).
 
 Keeps answers as long as the configuration says, and keeps no failures. Tokens are kept as digests."""
 

@@ -258,7 +258,8 @@ class OperationExecutor:
                 return (self._unmounts if share else threads).turn(self.calls.directory(operation.uid), share)
 
     def _share_of_removal(self, operation: Operation) -> Share | None:
-        """Return how many places the unmounts of one driver, or of one type of volume with a server, may occupy."""
+        """Return the share of the threads that all unmounts of this driver, or of this type of volume with a server
+        such as nfs, may occupy together; None = there is no limit of their own."""
         plugin = operation.volume.rpartition("/")[0]
         volume = self._reconciler.actual.get(operation.uid, operation.volume)
         if volume is None or not plugin:

@@ -55,8 +55,8 @@ def effective_grace(tracked: TrackedPod, override: int | None = None) -> int:
 
 
 def with_termination(tracked: TrackedPod, *, reason: str, now: float, override: int | None = None) -> TrackedPod:
-    """Return the pod, which ends: no container of it is started any more, and a pod without a verdict needs
-    none. `override`: grace period in seconds in place of the pod's own."""
+    """Return the pod marked to end: no container of it is started any more, and it needs no admission. `override`:
+    grace period in seconds in place of the pod's own."""
     saved = replace(
         tracked.saved,
         admission_decided=True,

@@ -78,8 +78,8 @@ def _as_allocated(saved: Saved, wanted: Pod) -> tuple[Pod, PendingResize | None]
 
 
 def _with_changed_containers(tracked: TrackedPod, wanted: Pod) -> TrackedPod:
-    """Return the pod, before it gets `wanted`, without the images of containers whose image changes. With a new
-    ephemeral container, which needs a log directory, directories are prepared again."""
+    """Return the pod as it is before its spec becomes `wanted`: the images of containers whose image changes are
+    forgotten. With a new ephemeral container, which needs a log directory, directories are prepared again."""
     setup = tracked.setup
     if (wanted.get("spec") or {}).get("ephemeralContainers") != tracked.spec.get("ephemeralContainers"):
         setup = replace(setup, prepared=False)

@@ -1,5 +1,5 @@
-"""Has, in memory only, how far this process has come with a pod: what it has made, saved and published, and what it has
-done towards the starts of containers. The next process begins again. Moments are steady seconds, 0 = at once.
+"""Holds in memory what this process has done for a pod: what it has made, saved and published, and what it has done
+towards the starts of containers. The next process begins again. Moments are steady seconds, 0 = at once.
 """
 
 from collections.abc import Mapping

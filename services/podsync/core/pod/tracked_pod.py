@@ -206,7 +206,7 @@ class TrackedPod:
         )
 
     def with_observation(self, runtime_pod: RuntimePod | None, at: float) -> "TrackedPod":
-        """Return the pod after what the runtime had at that moment of CLOCK_MONOTONIC; None = nothing."""
+        """Return the pod with what the runtime showed of it at that moment of CLOCK_MONOTONIC; None = nothing."""
         observed, attempts = observe(self.observed, self.attempts, self.saved, runtime_pod, at)
         return replace(self, observed=observed, attempts=attempts)
 

@@ -25,8 +25,8 @@ def backoff_until(
     tracked: TrackedPod, spec: dict[str, Any], instances: list[Container], *, now: float, skew: float
 ) -> tuple[TrackedPod, float]:
     """Return the pod and the moment until which the container waits, 0 = it may start now; `instances` are its own,
-    newest first. Where we killed the newest one so that another starts, the pod gets whether that start was delayed,
-    which the kubelet decides in the sync of the kill."""
+    newest first. Where we killed the newest one to restart it, the pod records whether that restart was delayed: the
+    kubelet decides this in the sync of the kill."""
     exited = newest_exited(instances)
     entry = _entry(tracked, spec, now)
     if exited is None or entry is None or entry.instance == exited.id:

@@ -1,6 +1,6 @@
-"""Decides, while containers are stopped, how much of the grace is left, what is done of a preStop hook, and whether the
-sandboxes are stopped, too (pods.md 8.1-8.3). `container_kill` decides which containers are stopped, and a sidecar after
-which others.
+"""Decides, while containers are stopped, how much of the grace is left, whether a preStop hook runs or the rest of its
+sleep is waited for, and whether the sandboxes are stopped, too (pods.md 8.1-8.3). `container_kill` decides which
+containers are stopped, and a sidecar after which others.
 """
 
 from collections.abc import Iterable

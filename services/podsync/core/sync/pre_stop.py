@@ -46,7 +46,8 @@ def drop_unbegun_hooks(tracked: TrackedPod, call: Call) -> TrackedPod:
 
 
 def without_begun_hooks(call: Call) -> Call:
-    """Return the call as it was before `with_begun_hooks`, which does not depend on the time since a hook was begun."""
+    """Return the call without the seconds that `with_begun_hooks` added, so that the same call of another moment is
+    equal to it."""
     return _with_stops(call, lambda stop: replace(stop, hook_spent=-1))
 
 

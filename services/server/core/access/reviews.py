@@ -36,13 +36,14 @@ class PendingReviews:
         self._addresses = Shares(limit, of_address)
 
     def begin(self, address: str) -> None:
-        """One more. Raises TooManyReviewsError."""
+        """Count one more review for this address. Raises TooManyReviewsError where it, or all addresses together, has
+        too many."""
         if not self._addresses.take(address):
             total, of_address = self._addresses.total, self._addresses.of(address)
             raise TooManyReviewsError(f"{total} reviews are under way, {of_address} of them for {address}")
 
     def end(self, address: str) -> None:
-        """One that was begun is over."""
+        """Count one review less for this address: one that was begun is over."""
         self._addresses.give_back(address)
 
 
@@ -126,7 +127,7 @@ def allowed(status: Object) -> bool:
 
 
 def cacheable(question: Attributes) -> bool:
-    """Return whether the answer may be kept: a client must not fill the memory with what it made up."""
+    """Return whether the answer may be kept: a client must not fill the memory with invented names."""
     user = question.user
     texts = [question.verb, question.subresource, question.node, user.name, user.uid, *user.groups]
     texts += [text for key, values in user.extra.items() for text in (key, *values)]

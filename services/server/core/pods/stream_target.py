@@ -17,7 +17,7 @@ class TargetNotFoundError(Exception):
 
 
 def names_pod(uid: str, desired: DesiredPod, mirrors: Iterable[MirrorPod]) -> bool:
-    """Return whether a UID in a path means this pod: none does, its own does, and so does that of its mirror pod."""
+    """Return whether a UID in a path means this pod: an empty one, the pod's own, or that of its mirror pod."""
     if uid in ("", desired.uid):
         return True
     return any(mirror.uid == uid and mirror.config_hash == desired.uid for mirror in mirrors)

@@ -66,8 +66,8 @@ def parse_streaming_url(url: str) -> StreamingServer:
 
 
 def proxied_request(method: str, server: StreamingServer, headers: RawHeaders, client: str) -> bytes:
-    """Return the client's request for the runtime: its headers as they came, but for the client's address added and its
-    token taken out, which is none of the runtime's business.
+    """Return the client's request for the runtime, with its headers as they came; the client's address is added, and
+    its token removed, which the runtime has no right to see.
     """
     lines = [f"{method} {server.target} HTTP/1.1".encode("ascii")]
     forwarded: list[bytes] = []

@@ -113,7 +113,7 @@ class PartReader:
 
     def __init__(self, pod: Object, allocatable: Mapping[str, str], gates: frozenset[str] = frozenset()) -> None:
         self._pod, self._allocatable, self._gates = pod, allocatable, gates
-        self.used_allocatable = False  # some file shows a resource, which may be one of `allocatable`
+        self.used_allocatable = False  # some file shows a resource of a container, which without a limit is the node's
         self._texts: dict[str, bytes] = {}  # field path -> its text, made once for all files that show it
 
     def object(self, kind: str, source: Object, field_name: str) -> ObjectPart:
