@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from services.server.adapters.tls import ServingTls
+from services.server.adapters.tls_files import BadFileError, read_authority
 from shared.errors import OperatorError
 from shared.files.atomic import write_atomically
 from tests.process.tls_site import (
@@ -189,6 +190,10 @@ def one_damaged(site: Site) -> bytes:
     return site.serving_ca.pem + b"-----BEGIN CERTIFICATE-----\nMP//\n-----END CERTIFICATE-----\n"
 
 
+def empty_block(_site: Site) -> bytes:
+    return b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"
+
+
 def crl(site: Site) -> bytes:
     now, ca = datetime.now(UTC), site.serving_ca
     builder = x509.CertificateRevocationListBuilder().issuer_name(ca.certificate.subject).last_update(now)
@@ -217,6 +222,7 @@ BAD: list[tuple[str, Callable[[Site], bytes] | None, str]] = [
     ("client-ca.crt", nothing, "is empty"),
     ("client-ca.crt", garbage, "client-ca.crt"),
     ("client-ca.crt", one_damaged, "a certificate in it cannot be read"),
+    ("client-ca.crt", empty_block, "a certificate in it cannot be read"),
     ("client-ca.crt", crl, "no certificate in it"),
     ("client-ca.crt", trusted, "client-ca.crt"),
 ]
@@ -271,6 +277,14 @@ async def test_a_pipe_in_place_of_a_file_keeps_nothing_else_from_counting(
         await until_logged(caplog, "is a pipe")
         site.renew("node-1-renewed")
         await until_served(site, server, "node-1-renewed")
+
+
+def test_a_directory_in_place_of_a_file_is_one_line_and_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    before = len([*Path("/proc/self/fd").iterdir()])
+    for _ in range(3):
+        with pytest.raises(BadFileError, match="Is a directory"):
+            read_authority(str(tmp_path))
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
 async def test_a_bad_pair_does_not_keep_a_new_client_ca_from_counting(site: Site) -> None:

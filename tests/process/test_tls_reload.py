@@ -2,11 +2,14 @@
 those that a CA let in which left the file."""
 
 import asyncio
+import gc
 import logging
 import shutil
 import ssl
 import statistics
 import time
+import weakref
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -178,6 +181,34 @@ async def test_the_gate_of_the_serving_pair(site: Site, gate: bool, renewed: str
     assert tls.reload() == ()
     assert shown_by(tls, site) == renewed
     assert tls.clients.authority == new_ca.pem  # which no gate keeps from being reloaded
+
+
+async def test_a_refused_handshake_does_not_wait_in_memory_for_the_garbage_collector(site: Site) -> None:
+    tls = ServingTls(
+        configuration(
+            site.directory,
+            tls_cert_file=f"{site.serving}.crt",
+            tls_private_key_file=f"{site.serving}.key",
+            client_ca_file=site.client_ca_file,
+        )
+    )
+    stranger = Authority("strangers").issue(site.directory / "stranger", "eve")
+    client_in, server_in = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = site.client(stranger)["ssl"].wrap_bio(client_in, server_in, server_hostname="127.0.0.1")
+    server = tls.context.wrap_bio(server_in, client_in, server_side=True)
+    gc.collect()
+    gc.disable()
+    try:
+        for side in (client, server, client, server):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+        with pytest.raises(ssl.SSLError, match="unable to get local issuer certificate"):
+            server.do_handshake()
+        seen = weakref.ref(server)
+        del server, side
+        assert seen() is None
+    finally:
+        gc.enable()
 
 
 def shown_by(tls: ServingTls, site: Site) -> str:

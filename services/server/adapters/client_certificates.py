@@ -55,11 +55,11 @@ class ClientCertificates:
         that cannot be read."""
         try:
             found = frozenset(ssl.PEM_cert_to_DER_cert(pem.decode("ascii")) for pem in all_certificates(content))
+            if not found:
+                raise ssl.SSLError(ssl.SSL_ERROR_SSL, "no certificate in it")
+            _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), found)
         except ValueError as error:
             raise ssl.SSLError(ssl.SSL_ERROR_SSL, f"a certificate in it cannot be read: {error}") from error
-        if not found:
-            raise ssl.SSLError(ssl.SSL_ERROR_SSL, "no certificate in it")
-        _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), found)
         self._content, self._authorities = content, found
 
     def request_certificates(self, context: ClientContext) -> None:

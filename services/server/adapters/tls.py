@@ -48,7 +48,9 @@ class _ServerConnection(ClientConnection):
 
     report_untrusted: Callable[[str, str], None] = staticmethod(lambda _address, _reason: None)
     _address = ""
-    _failed: ssl.SSLError | None = None
+    # The arguments of the handshake's error. The error itself refers to this object by its traceback, so that both
+    # would stay in memory until the garbage collector looks at them.
+    _failed: tuple[object, ...] | None = None
 
     def open(self, report_untrusted: Callable[[str, str], None]) -> None:
         """Note the time and the client, whose untrusted certificate is reported by its address and the reason."""
@@ -58,16 +60,16 @@ class _ServerConnection(ClientConnection):
     def do_handshake(self) -> None:
         """Do the handshake as ssl does, but raise its error only at the second call, in case the client continues."""
         if self._failed is not None:
-            raise self._failed
+            raise ssl.SSLError(*self._failed)
         try:
             super().do_handshake()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise
         except ssl.SSLError as error:
-            self._failed = error
+            self._failed = error.args
             if isinstance(error, ssl.SSLCertVerificationError):
                 self.report_untrusted(self._address, error.verify_message)
-            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "an alert is to be sent") from error
+            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "an alert is to be sent") from None
 
 
 class _ListenerContext(ssl.SSLContext):
@@ -162,7 +164,8 @@ class ServingTls:
         """Raise for what the kubelet refuses to start with. Where the API server issues the pair, server waits for it
         instead."""
         if self._config.client_ca_file and not self.clients.authority:
-            line = f"unable to load client CA file {problems[-1]}"
+            found = [problem for problem in problems if problem.startswith(self._config.client_ca_file)]
+            line = f"unable to load client CA file {found[0] if found else problems[-1]}"
             raise OperatorError(line, where="authentication.x509.clientCAFile")
         if self._config.server_tls_bootstrap:
             self._log_problems(problems)
@@ -201,7 +204,8 @@ class ServingTls:
     def _take_up(self, pair: Pair | None, authority: bytes, problems: tuple[str, ...]) -> tuple[str, ...]:
         found = list(problems)
         new_authority = bool(authority) and authority != self.clients.authority
-        if self._config.client_ca_file and not authority and not problems:
+        named = any(problem.startswith(self._config.client_ca_file) for problem in problems)
+        if self._config.client_ca_file and not authority and not named:
             found.append(f"{self._config.client_ca_file} is empty (put the CA's certificate there)")
         if new_authority:
             known = bool(self.clients.authority)

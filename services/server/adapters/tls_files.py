@@ -131,11 +131,15 @@ def _links(path: Path) -> Iterator[Path]:
             return
 
 
+def _open_at_once(file: str, flags: int) -> int:
+    """Open it without waiting for the writer of a pipe, which may never come."""
+    return os.open(file, flags | os.O_NONBLOCK)
+
+
 def _read(file: str) -> bytes | None:
     try:
-        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would block for ever
-        with os.fdopen(fd, "rb") as stream:
-            if stat.S_ISFIFO(os.fstat(fd).st_mode):
+        with open(file, "rb", opener=_open_at_once) as stream:
+            if stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
                 raise BadFileError(f"{file} is a pipe (make it a readable PEM file)")
             content = stream.read(_MAX_FILE_BYTES + 1)
     except FileNotFoundError:

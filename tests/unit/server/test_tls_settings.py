@@ -1,6 +1,7 @@
 """Kubelet names of TLS settings in OpenSSL's terms, and the check of the text of PEM files."""
 
 import ssl
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -155,6 +156,24 @@ def test_all_certificates_are_those_that_go_reads() -> None:
         other.strip(),
     ]
     assert all_certificates(KEY) == []
+    commented = b"".join(b"# " + line for line in other.splitlines(keepends=True))
+    assert all_certificates(commented + CERTIFICATE.replace(b"\n", b"\r\n")) == [
+        CERTIFICATE.replace(b"\n", b"\r\n").strip()
+    ]
+
+
+@pytest.mark.parametrize("body", [b"", b"####\n", b"QUJD\n-----BEGIN CERTIFICATE-----\nQUJD\n"])
+def test_a_block_without_a_whole_certificate_is_no_shorter_list(body: bytes) -> None:
+    damaged = b"-----BEGIN CERTIFICATE-----\n" + body + b"-----END CERTIFICATE-----\n"
+    with pytest.raises(ValueError, match="empty, cut off, or not base64"):
+        all_certificates(CERTIFICATE + damaged)
+
+
+def test_many_beginnings_without_an_end_are_read_in_linear_time() -> None:
+    began = time.process_time()
+    with pytest.raises(ValueError, match="cut off"):
+        all_certificates(b"-----BEGIN CERTIFICATE-----\n" * 30_000)
+    assert time.process_time() - began < 5.0
 
 
 def certificate_until(end: datetime) -> bytes:

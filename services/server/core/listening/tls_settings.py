@@ -103,7 +103,11 @@ def choose_tls(min_version: str, suites: Sequence[str], curves: Sequence[int] = 
     return TlsChoice(minimum, offers, chosen, tuple(remarks))
 
 
-_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", re.DOTALL)
+# Markers count at the beginning of a line alone, as in OpenSSL and Go: a line that begins with `#` is a comment.
+_CERTIFICATE = re.compile(
+    rb"^-----BEGIN CERTIFICATE-----\s+[A-Za-z0-9+/=][A-Za-z0-9+/=\s]*^-----END CERTIFICATE-----", re.MULTILINE
+)
+_CERTIFICATE_BEGIN = re.compile(rb"^-----BEGIN CERTIFICATE-----", re.MULTILINE)
 _DER_VERSION, _DER_UTC_TIME = 0xA0, 0x17  # tags
 _KEY = re.compile(rb"-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----\s.*?-----END ", re.DOTALL)
 
@@ -115,8 +119,12 @@ def first_certificate(pem: bytes) -> bytes:
 
 
 def all_certificates(pem: bytes) -> list[bytes]:
-    """Return the certificates in a PEM file, with their markers. Blocks with other markers do not count, as in Go."""
-    return [found.group() for found in _CERTIFICATE.finditer(pem)]
+    """Return the certificates in a PEM file, with their markers. Blocks with other markers do not count, as in Go.
+    Raises ValueError for a block that is empty, cut off, or not base64."""
+    found = _CERTIFICATE.findall(pem)
+    if len(found) != len(_CERTIFICATE_BEGIN.findall(pem)):
+        raise ValueError("it is empty, cut off, or not base64")
+    return found
 
 
 def expiry_of(certificate: bytes) -> float:
