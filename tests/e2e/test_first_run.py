@@ -73,13 +73,14 @@ def traces_of(home: Path, bridge: str) -> list[str]:
     return found + ([str(home)] if home.exists() else [])
 
 
-def network_namespaces() -> set[int]:
-    """The inodes of those that have a name."""
-    found = set()
+def name_of_network_namespace(process: int) -> Path:
+    """Return where the network namespace of the process has its name, which is used once, unlike its number."""
+    number = Path(f"/proc/{process}/ns/net").stat().st_ino
     for entry in Path("/run/netns").glob("*"):
         with suppress(FileNotFoundError):  # of a pod of another test
-            found.add(entry.stat().st_ino)
-    return found
+            if entry.stat().st_ino == number:
+                return entry
+    raise AssertionError(f"the network namespace of process {process} has no name")
 
 
 def container_of(home: Path) -> int:
@@ -132,7 +133,7 @@ def test_cleaning_works_without_the_configuration_in_force(home: Path, damage: s
     terminal = Terminal(home)
     terminal.wait_for("Ctrl-C stops the agent")
     container = container_of(home)
-    namespace = Path(f"/proc/{container}/ns/net").stat().st_ino
+    namespace = name_of_network_namespace(container)
     (uid,) = [path.name for path in (home / "kubelet" / "pods").iterdir()]
     terminal.press_ctrl_c()
     config = home / "run" / "config.json"
@@ -147,7 +148,7 @@ def test_cleaning_works_without_the_configuration_in_force(home: Path, damage: s
     assert (cleaned.returncode, cleaned.stderr) == (0, "")
     assert traces_of(home, bridge) == []
     assert not leftovers.alive(container)
-    assert namespace not in network_namespaces()
+    assert not namespace.exists()
     assert not [
         top for top, _, _ in os.walk(leftovers.CGROUPS) if top.endswith(f"/pod{uid}")
     ]  # others vanish meanwhile
