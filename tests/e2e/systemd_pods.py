@@ -7,6 +7,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -155,11 +156,15 @@ async def test_the_slice_of_an_unknown_pod_is_removed(world: World) -> None:
     path = slice_of(world, uid, "burstable")
     unit = path.rpartition("/")[2]
     manager = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager")
-    output_of("busctl", "call", *manager, "StartTransientUnit", "ssa(sv)a(sa(sv))", unit, "replace", "0", "0")
     orphan = await asyncio.create_subprocess_exec("sleep", "1000")
-    for place in find_hierarchies().places(path):
-        if place.exists():
-            (place / "cgroup.procs").write_text(str(orphan.pid))
+    is_inside = False
+    while not is_inside:  # podsync may remove the slice before the process is in it; systemd forgets it a moment later
+        with suppress(subprocess.CalledProcessError):
+            output_of("busctl", "call", *manager, "StartTransientUnit", "ssa(sv)a(sa(sv))", unit, "replace", "0", "0")
+        for place in find_hierarchies().places(path):
+            with suppress(OSError):
+                (place / "cgroup.procs").write_text(str(orphan.pid))
+                is_inside = True
     assert await asyncio.wait_for(orphan.wait(), WAIT_SECONDS) == -9
     await world.wait_for(lambda: not any(p.exists() for p in find_hierarchies().places(path)), "the cgroup to go")
 
