@@ -25,7 +25,7 @@ from bus.manifest import prepare_run_dir, read_manifest
 from bus.messages.manifest import Manifest
 from bus.messages.streams import SERVICES
 from bus.process_bus import ProcessBus
-from services.frame import draining
+from services.frame import draining, succession
 from services.frame.configuration_in_force import ConfigurationInForce
 from services.frame.configuration_wait import ConfigurationWait
 from services.frame.debugging import Debugging
@@ -35,13 +35,6 @@ from services.frame.generation import supervisor_generation, supervisord_runs
 from services.frame.log_configuration import configure_log
 from services.frame.metrics import LoopLag, measure_process, serve_metrics
 from services.frame.signals import Signals
-from services.frame.succession import (
-    GRACE_SECONDS,
-    SHORT_GRACE_SECONDS,
-    acquire_lock,
-    signal_orphans,
-    supervisord_watched,
-)
 from services.frame.tracing import Tracing
 from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
@@ -185,7 +178,7 @@ class _Frame:
         service that hangs ends none."""
         if self._startup:
             locks = [ServiceLock(self._run_dir, name) for name in (*SERVICES, "containerd")]
-            signal_orphans(locks, signal.SIGTERM)
+            succession.signal_orphans(locks, signal.SIGTERM)
         draining.end_draining(self._run_dir, SERVICES if self._startup else (self._service,))
 
     async def _run(self, signals: Signals) -> int:
@@ -193,7 +186,7 @@ class _Frame:
         self._open_log_early()
         configured: list[EffectiveConfig] = []
         if not self._startup:
-            with supervisord_watched(self._generation, signals.ending.set):
+            with succession.supervisord_watched(self._generation, signals.ending.set):
                 await _unless_ending(self._wait_for_configuration(configured), signals.ending)
         lock = ServiceLock(self._run_dir, self._service, self._generation)
         if not await self._acquire_lock(lock, signals):
@@ -227,7 +220,8 @@ class _Frame:
     async def _acquire_lock(self, lock: ServiceLock, signals: Signals) -> bool:
         """Return whether this process is to run the service. It ends an orphan even after a signal to end itself."""
         try:
-            ours = await acquire_lock(lock, self._generation, SHORT_GRACE_SECONDS if self._startup else GRACE_SECONDS)
+            grace = succession.SHORT_GRACE_SECONDS if self._startup else succession.GRACE_SECONDS
+            ours = await succession.acquire_lock(lock, self._generation, grace)
         except OperatorError:
             if signals.ending.is_set():
                 return False

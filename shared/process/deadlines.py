@@ -46,7 +46,7 @@ class Work:
         self.progressed_at = self.deadlines.ticks
 
     def ended(self) -> None:
-        """Note that the work is done."""
+        """Note that this work is done, so that its deadline no longer counts."""
         self.deadlines.forget(self)
 
     def begin_wait(self, what: str, seconds: float | None, *, reported: bool = False) -> _Wait:
@@ -90,7 +90,7 @@ class Deadlines:
         return work
 
     def forget(self, work: Work) -> None:
-        """Forget the work, which is done."""
+        """Forget this work, so that its deadline no longer counts."""
         with self._lock:
             self._works.discard(work)
 

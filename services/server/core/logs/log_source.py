@@ -31,7 +31,7 @@ class LogSource:
 
     @property
     def bare_id(self) -> str:
-        """The id of the container as the runtime knows it."""
+        """Return the id of the container as the runtime knows it."""
         return self.container_id.rpartition("://")[2]
 
     @property
