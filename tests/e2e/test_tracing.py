@@ -94,8 +94,12 @@ async def test_one_trace_shows_the_way_of_a_pod_through_the_processes(
     assert patched.attributes["http.response.status_code"] == 200
     assert {received.resource["service.name"] for received in spans} == {"kubelet"}
     uid = root.attributes["k8s.pod.uid"]
-    [observed, *_] = [look for look in collector.named("ObservePod") if look.attributes["k8s.pod.uid"] == uid]
-    assert has(collector.traces()[observed.trace], "pleg", "runtime.v1/ListContainers")
+
+    async def observation_is_traced() -> bool:
+        observed = (look for look in collector.named("ObservePod") if look.attributes["k8s.pod.uid"] == uid)
+        return any(has(collector.traces()[look.trace], "pleg", "runtime.v1/ListContainers") for look in observed)
+
+    await cluster.wait_for(observation_is_traced, "the trace of an observation of the pod", WAIT)
 
 
 async def test_a_request_continues_the_trace_of_its_client(cluster: Cluster, collector: TraceCollector) -> None:
