@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bus.messages.podsync import PodState, PodVolumes
+from services.volume.adapters import root_dir
 from services.volume.adapters.csi_client import CsiDrivers
 from services.volume.adapters.mounts import mount_table
 from services.volume.adapters.pod_directories import PodDirectories
@@ -73,7 +74,9 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.root, self.errors = self.path / "root", self.path / "errors"
-        self.root.mkdir(exist_ok=True)
+        # A process that gets a mount namespace meanwhile, as a container does, has copies of the mounts that there are.
+        # Below a shared mount they end there, too, and hold a device no longer than here.
+        assert root_dir.prepare(str(self.root)) is None
 
     def process(self, *, wanted: bool, kill_at: int = 0) -> bool:
         """Run a process, with the pod or after it has finished; `kill_at`: the step before which it is killed, 0 =
@@ -100,7 +103,8 @@ class Machine:
         what is below it."""
         loops = subprocess.run(["losetup", "-a"], check=True, capture_output=True, text=True).stdout.splitlines()
         found = [line.partition("(")[2] for line in loops if str(self.root) in line]
-        return sorted([*below(mount_table(), str(self.root)), *found])
+        mounts = [point for point in below(mount_table(), str(self.root)) if point != str(self.root)]
+        return sorted([*mounts, *found])
 
     def left(self) -> list[str]:
         """What is below the root directory, but for the directories that all volumes share."""

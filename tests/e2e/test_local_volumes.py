@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from services.volume.adapters import block_devices, block_maps
+from services.volume.adapters import block_devices, block_maps, root_dir
 from services.volume.adapters.mounts import mount_table, unmount_all
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.files.payload import SetUpInputs
@@ -29,8 +29,11 @@ class Machine:
     """A root directory, an image file as a loop device, and new processes of volume."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.directories = PodDirectories(str(directory / "root"))
+        self.directory, self.root = directory, str(directory / "root")
+        # A process that gets a mount namespace meanwhile, as a container does, has copies of the mounts that there are.
+        # Below a shared mount they end there, too, and hold a device no longer than here.
+        assert root_dir.prepare(self.root) is None
+        self.directories = PodDirectories(self.root)
         self.image = directory / "disk.img"
         self.image.write_bytes(b"")
         os.truncate(self.image, 64 << 20)
@@ -57,11 +60,11 @@ class Machine:
         self.plugin.unmap_block(uid, "pv")
 
     def mounts(self) -> list[str]:
-        return sorted(below(mount_table(), str(self.directory / "root")))
+        return sorted(point for point in below(mount_table(), self.root) if point != self.root)
 
     def loops(self) -> list[str]:
         """The loop devices on what is below the root directory."""
-        return [line for line in output("losetup", "-a").splitlines() if str(self.directory / "root") in line]
+        return [line for line in output("losetup", "-a").splitlines() if self.root in line]
 
 
 def output(*command: str) -> str:
