@@ -15,7 +15,7 @@ from shared.errors import OperatorError
 from tools.leftovers import end_processes, wait_until
 from tools.oci_image import Image, archive, read_busybox
 
-ANSWERS_WITHIN = 20.0  # seconds
+ANSWERS_WITHIN = 60.0  # seconds
 
 
 def answers(address: str | Path) -> bool:

@@ -15,6 +15,7 @@ from typing import Self
 from shared.host import cgroup_layout
 from shared.host.cgroup_layout import Hierarchies
 from tests.support.installed.lacking import lack
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools import leftovers
 
 SYSTEMD = Path("/lib/systemd/systemd")
@@ -126,7 +127,7 @@ class SystemdMachine:
         )
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(["bash", "-c", outside], stdout=log, stderr=log, start_new_session=True)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 2 * WAIT_SECONDS
         while not self._is_up():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"systemd did not boot: {self.log.read_text(errors='replace')}")
@@ -186,7 +187,7 @@ class SystemdMachine:
         if self._process is not None:
             self._process.wait()
         self.pid = 0
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             leftovers.remove_empty_cgroups(self.name)
             if not list(leftovers.CGROUPS.glob(f"*/{self.name}")) and not (leftovers.CGROUPS / self.name).exists():
