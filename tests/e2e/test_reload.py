@@ -38,8 +38,7 @@ async def world() -> AsyncIterator[World]:
     async with World(config=ANONYMOUS) as world:
         for number in range(STABLE):
             world.put_manifest(f"stable-{number}", busybox_pod(f"stable-{number}"))
-        for number in range(STABLE):
-            await world.wait_running(f"stable-{number}")
+        await world.wait_served(*(f"stable-{number}" for number in range(STABLE)))
         yield world
 
 
@@ -135,5 +134,6 @@ async def test_a_reload_of_the_server_leaves_the_pods_and_the_other_services(wor
     }
     assert load_effective(str(world.home.run_dir)).streaming_connection_idle_timeout == 3600.0
     assert await instances(world) == before
+    await world.wait_served("stable-0")  # the first beat comes before the ports are open
     async with await session(world, 0) as peer:
         await echoes(peer, b"hello\n")

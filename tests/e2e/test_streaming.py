@@ -25,9 +25,12 @@ pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest
 
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 MEBIBYTE = 1 << 20
+WAIT = 2 * WAIT_SECONDS  # seconds; 100 MiB pass through a process in Python
 # The runtime applies a size some time after it was sent.
 SIZE = "read line; until stty size | grep -q '45 123'; do sleep 0.1; done; stty size; exit 3"
 SERVE = "mkdir /www; echo hello from the pod > /www/index.html; exec httpd -f -p 8080 -h /www"
+# containerd attaches to the input before the output: what comes back before the first tick may be lost.
+ECHO = "while :; do echo tick; sleep 0.2; done & exec cat"
 ANONYMOUS = {
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
@@ -37,15 +40,21 @@ ANONYMOUS = {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[World]:
     async with World(config=ANONYMOUS) as world:
-        world.put_manifest("web", busybox_pod("web", "sh", "-c", SERVE))
+        world.put_manifest("web", _serving())
         world.put_manifest("echo", _attachable())
-        await world.wait_running("web")
-        await world.wait_running("echo")
+        await world.wait_served("web", "echo")
         yield world
 
 
+def _serving() -> Object:
+    """A pod that is ready once its server listens."""
+    pod = busybox_pod("web", "sh", "-c", SERVE)
+    pod["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8080}, "periodSeconds": 1}
+    return pod
+
+
 def _attachable() -> Object:
-    pod = busybox_pod("echo", "cat")
+    pod = busybox_pod("echo", "sh", "-c", ECHO)
     pod["spec"]["containers"][0] |= {"stdin": True}
     return pod
 
@@ -83,8 +92,8 @@ class Exec:
         names += ["resize"] if "tty=1" in target else []
         return cls(peer, {name: await peer.open(("streamType", name)) for name in names})
 
-    async def out(self, name: str = "stdout", seconds: float = 60) -> bytes:
-        return await self.peer.finished(self.streams[name], seconds)
+    async def out(self, name: str = "stdout") -> bytes:
+        return await self.peer.finished(self.streams[name], WAIT)
 
     async def status(self) -> Any:
         return json.loads(await self.out("error"))
@@ -143,8 +152,12 @@ async def test_a_tty_echoes_and_knows_its_size(world: World) -> None:
 async def test_attach_talks_to_the_containers_own_process(world: World) -> None:
     session = await Exec.start(world, path("attach", "echo", input=1, output=1, error=1))
     async with session.peer:
+        received = session.peer.received[session.streams["stdout"]]
+        await session.peer.until(lambda: b"tick\n" in received)
         await session.send(b"hello\n")
-        await session.peer.until(lambda: session.peer.received[session.streams["stdout"]] == b"hello\n")
+        await session.peer.until(lambda: b"hello\n" in received)
+        before = received[: received.index(b"hello\n")]
+        assert not before.replace(b"tick\n", b"")
 
 
 async def test_many_sessions_at_once(world: World) -> None:
@@ -237,7 +250,7 @@ async def run_v5(world: World, *command: str, stdin: bytes | None = None, **flag
             for start in range(0, len(stdin), 64 << 10):
                 await socket.send_bytes(b"\0" + stdin[start : start + (64 << 10)])
             await socket.send_bytes(b"\xff\0")
-        return await asyncio.wait_for(reading, WAIT_SECONDS)
+        return await asyncio.wait_for(reading, WAIT)
 
 
 async def test_websocket_v5(world: World) -> None:

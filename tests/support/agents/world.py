@@ -1,6 +1,7 @@
 """An agent and its pods, for tests/process and tests/e2e: writes manifests, reads the ports and the runtime."""
 
 import asyncio
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -39,12 +40,22 @@ class World(Agent):
         found = [pod for pod in await self.pods() if pod["metadata"]["name"] == f"{name}-{NODE}"]
         return found[0] if found else None
 
+    async def wait_served(self, *names: str, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until the read-only port shows these static pods as Ready: server then knows their containers, which it
+        gets from other processes than the runtime."""
+
+        async def served() -> bool:
+            ready = {pod["metadata"]["name"] for pod in await self.pods() if _is_ready(pod)}
+            return ready >= {f"{name}-{NODE}" for name in names}
+
+        await self.wait_for(served, f"pods {', '.join(names)} to be ready on the read-only port", seconds)
+
     async def get_json(self, path: str) -> Any:
-        """GET from the read-only port; None while it does not answer."""
+        """GET from the read-only port; None while it does not answer, or not to the end."""
         url = f"http://127.0.0.1:{self._read_only_port}{path}"
         try:
             return json.loads(await asyncio.to_thread(_read, url))
-        except (urllib.error.URLError, ConnectionError, TimeoutError, ValueError):
+        except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ValueError):
             return None
 
     @property
@@ -99,6 +110,11 @@ def busybox_pod(name: str, *command: str, grace: int = 1, **spec: Any) -> Object
     }
     body = {"terminationGracePeriodSeconds": grace, "containers": [container], **spec}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": body}
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
 
 
 def _read(url: str) -> bytes:
