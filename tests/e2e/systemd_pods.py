@@ -53,6 +53,11 @@ def show(unit: str, *properties: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines)
 
 
+async def wait_shown(world: World, unit: str, name: str, value: str) -> None:
+    """Wait until systemd shows this value of the unit's property."""
+    await world.wait_for(lambda: show(unit, name) == {name: value}, f"{name} of {unit} to be {value}")
+
+
 def output_of(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -123,16 +128,9 @@ async def test_systemd_and_the_files_have_the_same_values(world: World) -> None:
 async def test_the_qos_slices_have_their_shares(world: World) -> None:
     root = root_of(world)
 
-    async def shares() -> bool:
-        return show(f"{root}-kubepods-burstable.slice", SHARES) == {SHARES: shares_of(256)}
-
-    await world.wait_for(shares, "the shares of burstable")
-    assert show(f"{root}-kubepods-besteffort.slice", SHARES) == {SHARES: shares_of(2)}
-
-    async def complete() -> bool:
-        return show(f"{root}-kubepods.slice", SHARES) == {SHARES: shares_of(1024 * (os.cpu_count() or 1))}
-
-    await world.wait_for(complete, "the shares of kubepods")
+    expected = {"-burstable": 256, "-besteffort": 2, "": 1024 * (os.cpu_count() or 1)}
+    for qos, cpu_shares in expected.items():
+        await wait_shown(world, f"{root}-kubepods{qos}.slice", SHARES, shares_of(cpu_shares))
 
 
 async def test_the_values_survive_a_reload_of_systemd(world: World) -> None:
@@ -148,7 +146,7 @@ async def test_the_slice_of_a_pod_goes_with_it(world: World) -> None:
     world.remove_manifest("sd-best")
     await world.wait_gone("sd-best")
     await world.wait_for(lambda: not any(p.exists() for p in find_hierarchies().places(path)), "the cgroup to go")
-    assert show(path.rpartition("/")[2], "ActiveState") == {"ActiveState": "inactive"}
+    await wait_shown(world, path.rpartition("/")[2], "ActiveState", "inactive")
 
 
 async def test_the_slice_of_an_unknown_pod_is_removed(world: World) -> None:

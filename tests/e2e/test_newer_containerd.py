@@ -21,6 +21,7 @@ from tests.support.agents.behaviour import container, pod_of, status_of
 from tests.support.agents.world import World, busybox_pod
 from tests.support.installed.lacking import lack
 from tests.support.runtime.probe_target import TARGET_IMAGE, import_target
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
@@ -114,6 +115,14 @@ def _exec(script: str) -> Object:
     return {"exec": {"command": ["sh", "-c", script]}}
 
 
+def size_of(file: Path) -> int:
+    """0 while it is not there: a log that is rotated is renamed before its successor is made."""
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def waiting(*reasons: str) -> Callable[[Object], bool]:
     return lambda status: ((status.get("state") or {}).get("waiting") or {}).get("reason") in reasons
 
@@ -159,16 +168,18 @@ async def test_what_pods_may_ask_for_is_done_on_it_too(path: str, tmp_path: Path
             pod = await world.pod(name)
             return EXPECTED[name](status_of(pod or {}, str(pods[name]["spec"]["containers"][0]["name"])))
 
-        await asyncio.gather(*(world.wait_for(partial(holds, name), name) for name in pods))
-        assert notes.words("order") == ["one", "side", "two", "main"]
-        assert notes.words("start") == ["hooked"]
+        await asyncio.gather(*(world.wait_for(partial(holds, name), name, 2 * WAIT_SECONDS) for name in pods))
+        # A container is ready once it runs, and may write a little later.
+        assert await notes.wait_words("order", 4, WAIT_SECONDS) == ["one", "side", "two", "main"]
+        assert await notes.wait_words("start", 1, WAIT_SECONDS) == ["hooked"]
+        await notes.wait_words("stop", 1, WAIT_SECONDS)
         volumes = world.home.path / "kubelet" / "pods"
-        assert [file.read_text() for file in volumes.glob("*/volumes/*/v/a/b/f")] == ["x\n"]
+        await world.wait_for(
+            lambda: [file.read_text() for file in volumes.glob("*/volumes/*/v/a/b/f")] == ["x\n"], "a file by subpath"
+        )
         logs = world.home.log_dir / "pods"
         await world.wait_for(lambda: list(logs.glob("default_rotates-*/c/0.log.*")), "a rotated log")
-        await world.wait_for(
-            lambda: [f for f in logs.glob("default_rotates-*/c/0.log") if f.stat().st_size], "a new log"
-        )
+        await world.wait_for(lambda: any(size_of(file) for file in logs.glob("default_rotates-*/c/0.log")), "a new log")
         for name in pods:
             world.remove_manifest(name)
         await asyncio.gather(*(world.wait_gone(name) for name in pods))

@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -62,13 +63,20 @@ async def bulkhead(cluster: Cluster, name: str, *words: str) -> subprocess.Compl
 
 async def test_a_support_bundle_has_every_part_and_no_secret_of_the_node(cluster: Cluster, tmp_path: Path) -> None:
     path = tmp_path / "bundle.tar.gz"
-    answer = await bulkhead(cluster, "support-bundle", "--file", str(path))
-    assert answer.returncode == 0, answer.stderr
+
+    async def complete() -> dict[str, str]:
+        """The texts of a bundle to which every process has answered in time, by name."""
+        path.unlink(missing_ok=True)
+        answer = await bulkhead(cluster, "support-bundle", "--file", str(path))
+        assert answer.returncode == 0, answer.stderr
+        with tarfile.open(path) as archive:
+            files = {entry.name: archive.extractfile(entry) for entry in archive.getmembers()}
+            found = {name.partition("/")[2]: file.read().decode() for name, file in files.items() if file is not None}
+        whole = not found["problems.txt"].strip() and "web" in found["status.txt"]
+        return found if whole else {}
+
+    texts: dict[str, str] = await cluster.wait_for(complete, "a complete bundle", 2 * WAIT_SECONDS)
     assert path.stat().st_size <= MAX_ARCHIVE_BYTES
-    with tarfile.open(path) as archive:
-        files = {entry.name: archive.extractfile(entry) for entry in archive.getmembers()}
-        texts = {name.partition("/")[2]: file.read().decode() for name, file in files.items() if file is not None}
-    assert texts["problems.txt"].strip() == ""
     assert "default" in texts["status.txt"] and "web" in texts["status.txt"]
     assert "stacks/podsync.txt" in texts and "kubelet_node_name" in texts["metrics.txt"]
     secrets = [*VALUES.values(), "Aev5ohchai"]
@@ -80,17 +88,27 @@ async def test_a_support_bundle_has_every_part_and_no_secret_of_the_node(cluster
 
 def keys_of(cluster: Cluster) -> list[Path]:
     """The files of private keys and tokens below the agent's home."""
-    found = [path for path in cluster.agent.home.path.rglob("*") if path.is_file() and path.suffix in (".key", ".pem")]
-    return [path for path in found if "PRIVATE KEY" in path.read_text(errors="replace")]
+    walked = os.walk(cluster.agent.home.path)  # which passes over directories that are removed meanwhile
+    found = [
+        Path(directory, name) for directory, _, names in walked for name in names if name.endswith((".key", ".pem"))
+    ]
+    return [path for path in found if path.is_file() and "PRIVATE KEY" in path.read_text(errors="replace")]
 
 
 async def test_the_api_server_passes_an_explanation_on(cluster: Cluster) -> None:
     node = (await cluster.node())["metadata"]["name"]
     proxy = f"/api/v1/nodes/{node}/proxy/bulkhead/explain"
-    found = await cluster.plane.admin.get(f"{proxy}/default/web", {"output": "json"})
-    assert found["name"] == "web" and found["story"]
-    conditions = await cluster.plane.admin.get(f"{proxy}/node", {"output": "json"})
-    assert ("Ready", "True") in {(one["type"], one["status"]) for one in conditions["changes"]}
+
+    async def explains_the_pod() -> bool:
+        found = await cluster.plane.admin.get(f"{proxy}/default/web", {"output": "json"})
+        return found["name"] == "web" and bool(found["story"])
+
+    async def explains_the_node() -> bool:
+        found = await cluster.plane.admin.get(f"{proxy}/node", {"output": "json"})
+        return ("Ready", "True") in {(one["type"], one["status"]) for one in found["changes"]}
+
+    await cluster.wait_for(explains_the_pod, "the story of the pod")
+    await cluster.wait_for(explains_the_node, "the conditions of the node")
 
 
 async def test_the_node_page_is_opened_through_kubectl_proxy_and_the_api_server(
@@ -104,9 +122,10 @@ async def test_the_node_page_is_opened_through_kubectl_proxy_and_the_api_server(
         await page.until("byId('verdict').textContent", lambda text: text == "Ready")
         await cluster.create(cluster.pod("late", "sh", "-c", "echo from late; exec sleep 1000000"))
         await page.until("byId('pods').textContent.includes('late')")
-        assert await page.value("byId('conditions').textContent.includes('kubelet is posting ready status')")
+        await page.until("byId('conditions').textContent.includes('kubelet is posting ready status')")
         late = "Object.values(state.pods).find(pod => pod.name === 'late').uid"
         await page.until(f"state.usage[{late}]?.[0] !== undefined && state.usage[{late}]?.[1] > 0")
+        await cluster.wait_for(partial(has_logged, cluster, "late"), "a line in the log, which the page reads once")
         await page.value(
             f"openStory({late}); document.querySelector('#story-views [data-container]:last-child').click()"
         )
@@ -114,14 +133,19 @@ async def test_the_node_page_is_opened_through_kubectl_proxy_and_the_api_server(
         await page.value("byId('story').close()")
         await page.value("document.querySelector('#pods tbody button').click()")
         await page.until("byId('story-body').querySelectorAll('li').length > 1")
-        facts = await page.value("byId('facts').textContent")
-        assert "API server: reachable" in facts and "lease: renewed" in facts
+        for fact in ("API server: reachable", "lease: renewed"):
+            await page.until(f"byId('facts').textContent.includes('{fact}')")
         assert page.problems == []
         cluster.agent.kill("server")
         row = "[...byId('processes').tBodies[0].rows].find(row => row.cells[0].textContent === 'server')"
         await page.until(f"{row}.cells[6].textContent !== '0' && byId('connection').textContent === 'Connected'")
         await page.until("byId('verdict').textContent === 'Ready' && byId('pods').textContent.includes('late')")
     await cluster.delete_pod("late", grace=0)
+
+
+async def has_logged(cluster: Cluster, pod: str) -> bool:
+    """Whether kubectl shows a line of the pod."""
+    return bool((await asyncio.to_thread(cluster.plane.kubectl, "logs", pod, check=False)).stdout)
 
 
 @asynccontextmanager
@@ -144,9 +168,14 @@ async def kubectl_proxy(cluster: Cluster) -> AsyncIterator[str]:
 
 async def test_kubectl_bulkhead_explains_a_pod_the_node_and_images(cluster: Cluster) -> None:
     node = (await cluster.node())["metadata"]["name"]
-    story = await plugin(cluster, "explain", "web")
-    assert story.returncode == 0, story.stderr
-    assert story.stdout.startswith("default/web (") and "container main of attempt 0 is started" in story.stdout
+
+    async def tells_the_start() -> bool:  # the story is written a moment after the start
+        story = await plugin(cluster, "explain", "web")
+        assert story.returncode == 0, story.stderr
+        assert story.stdout.startswith("default/web (")
+        return "container main of attempt 0 is started" in story.stdout
+
+    await cluster.wait_for(tells_the_start, "the start in the story")
     found = json.loads((await plugin(cluster, "explain", "default/web", "-o", "json")).stdout)
     assert found["name"] == "web" and found["story"]
     assert "Ready is True" in (await plugin(cluster, "explain", "--node", node, "node")).stdout

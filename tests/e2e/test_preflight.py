@@ -53,6 +53,8 @@ class Outcomes:
     async def all_of(self, names: set[str]) -> bool:
         """Whether there is an outcome for each; asks for those that are missing."""
         events = await bulkhead(self._world, "events", "-o", "json")
+        if events.returncode:
+            return False  # no process has answered within a second
         waiting = {event["name"]: event["reason"] for event in json.loads(events.stdout) if event["reason"] in WAITING}
         for pod in await self._world.pods():
             name = pod["metadata"]["name"].removesuffix(f"-{NODE}")

@@ -32,6 +32,7 @@ from tests.support.recorded.exceptions import EXCEPTIONS, NOT_COMPARED, STATIC, 
 from tests.support.recorded.pods import NAMES, recording
 from tests.support.recorded.run import Call, Calls, Place, in_groups, plain_event, plain_status
 from tests.support.runtime.containerd import PrivateContainerd
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, Image
 
 pytestmark = [
@@ -42,7 +43,7 @@ pytestmark = [
 ]
 
 SPACE = "rec"
-TIMEOUT = 60.0  # seconds; most of it is the machine's
+TIMEOUT = 2 * WAIT_SECONDS  # seconds; most of it is the machine's
 IMAGES = tuple(
     Image(name=f"registry.k8s.io/e2e-test-images/{name}", command=("/bin/sh",), user=user, files=BUSYBOX_CONTENT.files)
     for name, user in (("busybox:1.36.1-1", ""), ("busybox:1.37.0-1", ""), ("nonroot:1.5", "1234"))
@@ -214,6 +215,7 @@ async def test_a_recorded_pod(stage: Stage, name: str) -> None:
     if name in ALONE:
         await stage.submit(name)
     try:
+        await stage.until(lambda: pod_name(name) in stage.uids, list)
         if name not in NOT_COMPARED:
             await has_been_as_recorded(stage, name, recorded)
             if name not in PASSING and name not in STATIC:

@@ -73,11 +73,15 @@ class Stage:
         answer = await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=WAIT_SECONDS).read())
         return int(json.loads(answer)["metadata"]["generation"])
 
-    async def resized(self, name: str, generation: int) -> Object:
-        """Wait until the status is of this generation and no resize waits or is in progress."""
+    async def resized(self, name: str, generation: int, resources: Object, container: str = "a") -> Object:
+        """Wait until the status is of this generation, no resize waits or is in progress, and the container has these
+        resources, or the pod where `container` is ""."""
 
         def done(pod: Object) -> bool:
-            return _is_of(pod, generation) and not condition_of(pod, PENDING) and not condition_of(pod, IN_PROGRESS)
+            of = status_of(pod, container) if container else pod["status"]
+            if _is_of(pod, generation) and of.get("resources") == resources:
+                return not condition_of(pod, PENDING) and not condition_of(pod, IN_PROGRESS)
+            return False
 
         return await self.until(name, done, "to be resized")
 
@@ -161,8 +165,7 @@ async def test_running_containers_get_what_their_pod_lists_without_a_restart(sta
     assert given(cgroup) == wanted(102, 20_000, 64)
     for cpu, limit, pod_cpu, pod_limit in (("300m", "96Mi", 40_000, 128), ("200m", "48Mi", 30_000, 80)):
         generation = await stage.resize("both", containers=[{"name": "a", "resources": amounts(cpu, limit)}])
-        pod = await stage.resized("both", generation)
-        assert status_of(pod, "a")["resources"] == amounts(cpu, limit)
+        pod = await stage.resized("both", generation, amounts(cpu, limit))
         assert status_of(pod, "a")["allocatedResources"] == amounts(cpu, limit)["requests"]
         assert given(cgroup) == wanted(102, pod_cpu, pod_limit)
         assert given(f"{cgroup}/{before['a']}") == wanted(51, pod_cpu - 10_000, pod_limit - 32)
@@ -179,11 +182,11 @@ async def test_a_container_is_restarted_where_its_policy_asks_for_it(stage: Stag
     pod = await stage.run(pod_of("policy", container("a", resources=amounts("100m", "32Mi"), resizePolicy=policy)))
     first = instance(pod, "a")
     generation = await stage.resize("policy", containers=[{"name": "a", "resources": amounts("200m", "32Mi")}])
-    pod = await stage.resized("policy", generation)
+    pod = await stage.resized("policy", generation, amounts("200m", "32Mi"))
     assert instance(pod, "a") == first
     generation = await stage.resize("policy", containers=[{"name": "a", "resources": amounts("200m", "64Mi")}])
     await stage.until("policy", lambda p: status_of(p, "a").get("restartCount") == 1 and is_ready(p), "to be restarted")
-    pod = await stage.resized("policy", generation)
+    pod = await stage.resized("policy", generation, amounts("200m", "64Mi"))
     assert instance(pod, "a") != first
     assert given(f"{stage.cgroup(pod)}/{instance(pod, 'a')}") == wanted(51, 20_000, 64)
     assert given(stage.cgroup(pod)) == wanted(51, 20_000, 64)
@@ -203,7 +206,7 @@ async def test_a_limit_of_memory_is_not_set_below_what_is_in_use(stage: Stage) -
     assert (memory(cgroup), memory(own)) == (str(128 * MI), str(128 * MI))
     assert status_of(pod, "a")["resources"]["limits"]["memory"] == "128Mi"
     generation = await stage.resize("large", containers=[{"name": "a", "resources": amounts("500m", "96Mi")}])
-    pod = await stage.resized("large", generation)
+    pod = await stage.resized("large", generation, amounts("500m", "96Mi"))
     assert (memory(cgroup), memory(own)) == (str(96 * MI), str(96 * MI))
     assert status_of(pod, "a")["restartCount"] == 0
     await stage.delete("large")
@@ -228,7 +231,7 @@ async def test_what_does_not_fit_is_refused_or_waits_until_there_is_room(stage: 
     assert cpu_share(cgroup) == share_of(102)
     assert status_of(pod, "a")["resources"] == requests(100)
     await stage.delete("neighbour")
-    pod = await stage.resized("grows", generation)
+    pod = await stage.resized("grows", generation, requests(500))
     assert cpu_share(cgroup) == share_of(512)
     assert cpu_share(f"{cgroup}/{instance(pod, 'a')}") == share_of(512)
     await stage.delete("grows")
@@ -241,7 +244,7 @@ async def test_a_podsync_that_is_killed_between_two_writes_ends_where_it_would_h
         stage.world.crash_at("podsync.resize.written")
         generation = await stage.resize("killed", containers=[{"name": "a", "resources": amounts(cpu, limit)}])
         await stage.world.wait_for(lambda: stage.world.crashed, "podsync to be killed")
-        pod = await stage.resized("killed", generation)
+        pod = await stage.resized("killed", generation, amounts(cpu, limit))
         assert given(cgroup) == given(f"{cgroup}/{first}") == wanted(51, micro, mebi)
         assert (instance(pod, "a"), status_of(pod, "a")["restartCount"]) == (first, 0)
     await stage.delete("killed")
@@ -258,8 +261,8 @@ async def test_the_node_declares_the_resize_of_a_pod_and_of_init_containers_and_
     assert given(cgroup) == wanted(102, 20_000, 64) and (quota(own), memory(own)) == ("20000", str(64 * MI))
     larger = {"requests": {"cpu": "200m", "memory": "32Mi"}, "limits": {"cpu": "300m", "memory": "96Mi"}}
     more = [{"name": "i", "resources": {"requests": {"cpu": "30m"}}}]
-    pod = await stage.resized("level", await stage.resize("level", resources=larger, initContainers=more))
+    generation = await stage.resize("level", resources=larger, initContainers=more)
+    pod = await stage.resized("level", generation, larger, container="")
     assert given(cgroup) == wanted(204, 30_000, 96) and (quota(own), memory(own)) == ("30000", str(96 * MI))
-    assert pod["status"]["resources"] == larger
     assert status_of(pod, "a")["restartCount"] == 0
     await stage.delete("level")

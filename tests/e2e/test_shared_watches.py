@@ -101,6 +101,9 @@ async def update(cluster: Cluster, volume: Path, names: list[str], word: str) ->
         await cluster.plane.admin.patch(path, {"stringData": {name: word}})
 
     def shown() -> bool:
-        return all((volume / name).read_text() == word for name in names)
+        try:
+            return all((volume / name).read_text() == word for name in names)
+        except FileNotFoundError:  # the directory behind the symbolic link was replaced in this moment
+            return False
 
     await cluster.agent.wait_for(shown, f"{word!r} in the volume", 2 * WAIT_SECONDS)

@@ -68,9 +68,16 @@ PODS = [
 
 async def bulkhead(world: World, *words: str, text: str = "") -> str:
     """What `bulkhead …` prints; it must succeed."""
+    done = await bulkhead_ends(world, *words, text=text)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+async def bulkhead_ends(world: World, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the command, which fails where no process of a busy agent has answered within a second."""
     environment = {**os.environ, "BULKHEAD_HOME": str(world.home.path)}
     command = [str(BIN / "bulkhead"), *words]
-    done = await asyncio.to_thread(
+    return await asyncio.to_thread(
         subprocess.run,
         command,
         input=text,
@@ -80,8 +87,6 @@ async def bulkhead(world: World, *words: str, text: str = "") -> str:
         timeout=2 * WAIT_SECONDS,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.asyncio
@@ -96,7 +101,8 @@ async def test_every_message_of_the_page_about_pods_is_shown_for_such_a_pod() ->
             return [message for form, message in expected.items() if not any(fits(form, line) for line in seen)]
 
         async def all_shown() -> bool:
-            seen.update(row["waits_for"] for row in json.loads(await bulkhead(world, "pods", "-o", "json")))
+            pods = await bulkhead_ends(world, "pods", "-o", "json")
+            seen.update(row["waits_for"] for row in json.loads(pods.stdout or "[]"))
             return not missing()
 
         await world.wait_for(all_shown, lambda: f"{missing()} among {sorted(seen)}", 2 * WAIT_SECONDS)
@@ -116,7 +122,7 @@ async def test_a_file_of_libcni_that_a_power_cut_emptied_is_reported_and_its_rem
         world.remove_manifest("cut")
 
         async def reported() -> bool:
-            lines = (await bulkhead(world, "events")).splitlines()
+            lines = (await bulkhead_ends(world, "events")).stdout.splitlines()
             return any(fits(f"…FailedKillPod…{message}…", line) for line in lines)
 
         if chosen_suite() == INSTALLED:  # containerd 2 stops the sandbox without the file

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from services.cli.what_if.answers import NO_ANSWER
 from shared.model.objects import Object
 from shared.model.quantity import parse_quantity
 from tests.support.agents.agent import BIN
@@ -32,6 +33,8 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
         holder["spec"]["containers"][0]["ports"] = [{"containerPort": PORT}]
         await running.create(holder)
         await running.wait_ready("holder")
+        stories = running.agent.home.path / "kubelet/bulkhead/podsync/stories"
+        await running.agent.wait_for(lambda: list(stories.glob("*.jsonl")), "the story of the pod")
         yield running
 
 
@@ -94,17 +97,23 @@ REASONS = {
 
 
 async def what_if(cluster: Cluster, pods: list[Object], *words: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    """The exit code of the command, and its answers by name of the pod."""
+    """The exit code of the command, and its answers by name of the pod, once podsync has answered within the command's
+    5 s."""
     command = [str(BIN / "bulkhead"), "what-if", "-", "--run-dir", str(cluster.agent.home.run_dir), "-o", "json"]
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [*command, *words],
-        input=json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=2 * WAIT_SECONDS,
-    )
+
+    async def answered() -> "subprocess.CompletedProcess[str] | None":
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [*command, *words],
+            input=json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=2 * WAIT_SECONDS,
+        )
+        return done if done.returncode != NO_ANSWER else None
+
+    done: subprocess.CompletedProcess[str] = await cluster.wait_for(answered, "an answer of podsync")
     assert done.stdout, done.stderr
     return done.returncode, {one["name"]: one for one in json.loads(done.stdout)["pods"]}
 

@@ -41,6 +41,11 @@ class Throttled:
         """The image of this path, through the proxy."""
         return f"{self.address}/{path}"
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether all bytes that were allowed have been passed on."""
+        return self._left <= 0
+
     def allow(self, number: float) -> None:
         """Pass so many more bytes of answers; `math.inf` = all."""
         self._left += number
