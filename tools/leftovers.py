@@ -117,14 +117,17 @@ def running_containers(state: Path) -> list[int]:
 
 def end_containers(state: Path) -> None:
     """Kill the containers below a containerd's state directory by the files in their bundles, which needs no
-    containerd."""
+    containerd, and wait until their first processes have ended: a cgroup with a process in it cannot be removed."""
+    killed = []
     for bundle in (state / "io.containerd.runtime.v2.task").glob("*/*"):
         with contextlib.suppress(OSError, ValueError):
             pid = int((bundle / "init.pid").read_text())
             if _is_in(pid, bundle.name):
                 _signal(pid, signal.SIGKILL)
+                killed.append(pid)
         with contextlib.suppress(OSError):
             Path((bundle / "address").read_text().strip().removeprefix("unix://")).unlink(missing_ok=True)
+    wait_until(lambda: not any(alive(pid) for pid in killed), 5.0)
 
 
 def _is_in(pid: int, container_id: str) -> bool:
@@ -145,8 +148,8 @@ def remove_pod_cgroups(uids: Iterable[str], root: str = "") -> None:
     """Remove the empty cgroups of these pods, and then the classes above them if they are empty."""
     wanted = {f"pod{uid}" for uid in uids}
     for top in cgroups_of(f"{root.strip('/')}/kubepods".lstrip("/")):
-        for directory in sorted(top.rglob("*"), key=lambda path: -len(path.parts)):
-            if directory.is_dir() and any(part in wanted for part in directory.parts):
+        for directory in reversed(directories_below(top)):
+            if any(part in wanted for part in directory.parts):
                 _remove_cgroup(directory)
         for directory in (top / "burstable", top / "besteffort", top):
             _remove_cgroup(directory)
@@ -155,7 +158,7 @@ def remove_pod_cgroups(uids: Iterable[str], root: str = "") -> None:
 def remove_empty_cgroups(name: str) -> None:
     """Remove the cgroup of this name and those below it, unless a process is in them."""
     for top in cgroups_of(name):
-        for directory in sorted(top.rglob("*"), key=lambda path: -len(path.parts)):
+        for directory in reversed(directories_below(top)):
             _remove_cgroup(directory)
         _remove_cgroup(top)
 
@@ -163,6 +166,12 @@ def remove_empty_cgroups(name: str) -> None:
 def cgroups_of(name: str) -> list[Path]:
     """Return the directory of the cgroup in every hierarchy: one on v2, one for each controller on v1."""
     return [top for top in (CGROUPS / name, *CGROUPS.glob(f"*/{name}")) if top.is_dir() and not top.is_symlink()]
+
+
+def directories_below(top: Path) -> list[Path]:
+    """Return all directories below `top`, each before those in it. One that is removed meanwhile is left out, where
+    Path.rglob raises FileNotFoundError."""
+    return [Path(directory) for directory, _, _ in os.walk(top)][1:]
 
 
 def _remove_cgroup(directory: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from services.volume.adapters.mounts import mount_table
 from shared.cri.client import CriRuntime
 from tests.support.agents.world import World
-from tools.leftovers import address_translation, shims_of
+from tools.leftovers import address_translation, cgroups_of, directories_below, shims_of
 
-CGROUPS, NETNS = Path("/sys/fs/cgroup"), Path("/run/netns")
+NETNS = Path("/run/netns")
 
 
 async def leftovers(
@@ -42,8 +42,7 @@ async def _in_runtime(runtime: CriRuntime) -> list[str]:
 
 
 def _pod_cgroups(root: str) -> list[str]:
-    tops = [top for top in (CGROUPS / root, *CGROUPS.glob(f"*/{root}")) if top.is_dir() and not top.is_symlink()]
-    found = {path.name for top in tops for path in top.rglob("pod*") if path.is_dir()}
+    found = {path.name for top in cgroups_of(root) for path in directories_below(top)}
     return [name for name in found if name.startswith("pod") and len(name) > 30]
 
 

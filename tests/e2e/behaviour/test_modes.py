@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from shared.host import cgroup_layout
 from tests.support.agents.behaviour import Node, container, pod_of
+from tools import leftovers
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
@@ -36,13 +37,14 @@ def mode(path: Path) -> str:
 async def test_monitoring_without_root_reads_cgroups_and_log_directories(node: Node) -> None:
     pod = await node.wait_static("modes", lambda pod: pod["status"].get("phase") == "Running", "to run")
     uid = pod["metadata"]["uid"]
-    found = [place for top in cgroup_layout.find_hierarchies().roots() for place in top.glob(f"**/*pod{uid}*")]
-    for place in (each for each in found if each.is_dir()):
+    tops = cgroup_layout.find_hierarchies().roots()
+    found = [place for top in tops for place in leftovers.directories_below(top) if f"pod{uid}" in place.name]
+    for place in found:
         while "kubepods" in str(place):
             assert mode(place) == "0o755", place
             place = place.parent
     assert found
-    logs = next(path for top in (node.agent.home.path, Path("/var/log")) for path in top.glob(f"**/*_modes-*_{uid}"))
+    (logs,) = (node.agent.home.log_dir / "pods").glob(f"*_modes-*_{uid}")
     assert {mode(path) for path in (logs, *(each for each in logs.iterdir() if each.is_dir()))} == {"0o755"}
     directory = next(node.agent.home.path.glob(f"*/pods/{uid}"))
     assert [mode(directory), mode(directory / "volumes")] == ["0o750", "0o750"]

@@ -1,5 +1,7 @@
-"""`make clean` where config.json cannot be read, and where shims do not end."""
+"""`make clean` where config.json cannot be read, where shims do not end, and where others remove directories, too."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,19 @@ async def test_a_home_whose_shims_do_not_end_is_kept(tmp_path: Path, monkeypatch
     with pytest.raises(OperatorError, match=r"4711.*home kept"):
         await clean(tmp_path)
     assert tmp_path.exists()
+
+
+def test_directories_that_are_removed_while_they_are_listed_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kept/inner").mkdir(parents=True)
+    (tmp_path / "removed").mkdir()
+    scan = os.scandir
+
+    def remove_first(path: str) -> Iterator[os.DirEntry[str]]:
+        if Path(path).name == "removed":
+            Path(path).rmdir()
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", remove_first)
+    assert leftovers.directories_below(tmp_path) == [tmp_path / "kept", tmp_path / "kept/inner"]
