@@ -8,16 +8,22 @@ import random
 import socket
 from contextlib import ExitStack
 
+from tests.support.agents.reservations import Reservations
+
 _FIRST, _END = 11_000, 28_000  # above the kubelet's own ports; ip_local_port_range begins at 32768
+_reserved = Reservations("port", most=100)
 _chance = random.SystemRandom()  # tests set the seed of the common one
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 without a listener now, all different."""
+    """Ports of 127.0.0.1 without a listener now, all different. No other process of tests gets them: some listen only
+    seconds later, and an agent or an API server is away while it restarts."""
     ports: list[int] = []
     with ExitStack() as opened:
         while len(ports) < count:
             port = _chance.randrange(_FIRST, _END)
+            if not _reserved.reserve(port):
+                continue
             try:
                 opened.enter_context(socket.create_server(("127.0.0.1", port)))
             except OSError:

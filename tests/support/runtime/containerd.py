@@ -6,10 +6,8 @@ Several may run side by side. `stop` takes down every pod it still has and leave
 import asyncio
 import itertools
 import os
-import socket
 import subprocess
 import tempfile
-from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +15,7 @@ from pathlib import Path
 from services.bootstrap.adapters import containerd_host
 from services.bootstrap.core.containerd_config import render_config, render_network
 from shared.config.effective import EmbeddedContainerd
+from tests.support.agents.reservations import Reservations
 from tests.support.installed import ran_versions
 from tests.support.installed.chosen_programs import chosen_handler
 from tools import containerd, leftovers
@@ -24,8 +23,7 @@ from tools.clean import remove_pods
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, Image
 
 _numbers = itertools.count()
-_reserved: deque[socket.socket] = deque()
-_MOST_RESERVED = 10  # of this process: an earlier one has its bridge by then
+_reserved = Reservations("network", most=10)  # it has no bridge before its first pod
 
 
 def network_of_our_own() -> tuple[str, str]:
@@ -35,24 +33,9 @@ def network_of_our_own() -> tuple[str, str]:
         bridge = f"bkt{os.getpid() % 100000}x{number % 200}"
         if any(name.startswith("bkt") and name.endswith(f"x{number % 200}") for name in taken):
             continue
-        if _reserve(number % 200):
+        if _reserved.reserve(number % 200):
             return bridge, f"10.91.{number % 200}.0/24"
     raise AssertionError("unreachable")
-
-
-def _reserve(number: int) -> bool:
-    """Whether no other process reserves the network, which has no bridge before its first pod. The name of the socket
-    is of the network namespace, as the bridge is, and is seen from every process namespace."""
-    reservation = socket.socket(socket.AF_UNIX)
-    try:
-        reservation.bind(f"\0bulkhead-tests-network-{number}")
-    except OSError:
-        reservation.close()
-        return False
-    _reserved.append(reservation)
-    if len(_reserved) > _MOST_RESERVED:
-        _reserved.popleft().close()
-    return True
 
 
 class PrivateContainerd:
