@@ -12,6 +12,7 @@ from pathlib import Path
 
 from shared.model.objects import Object
 from tests.support.agents.behaviour import container
+from tests.support.waits.deadline import WAIT_SECONDS
 
 # `note` a word; `stubborn` ends by no TERM and notes every tenth of a second until it is killed.
 WORDS = """\
@@ -72,7 +73,7 @@ class Notes:
         """Every time it was written."""
         return [when for when, written in self.read(file) if written == word]
 
-    def wait(self, file: str, word: str, seconds: float = 60, times: int = 1) -> float:
+    def wait(self, file: str, word: str, seconds: float = WAIT_SECONDS, times: int = 1) -> float:
         """Until it has been written so often; the last of these moments. For use in a thread."""
         deadline = time.monotonic() + seconds
         while len(self.moments(file, word)) < times:
@@ -80,7 +81,7 @@ class Notes:
             time.sleep(0.02)
         return self.moments(file, word)[times - 1]
 
-    async def wait_words(self, file: str, count: int, seconds: float = 60) -> list[str]:
+    async def wait_words(self, file: str, count: int, seconds: float = WAIT_SECONDS) -> list[str]:
         """All words once there are so many: a container is seen to run before it has written its first one."""
         deadline = time.monotonic() + seconds
         while len(self.words(file)) < count and time.monotonic() < deadline:
@@ -96,6 +97,13 @@ class Stop:
     timeout: int  # seconds
     killed: float = 0.0
     ended: float = 0.0
+
+    def is_within(self, grace: int, since: float, at_least: float | None = None) -> bool:
+        """Whether its timeout is what was left of the grace, of which whole seconds are counted from somewhere between
+        these two moments on; without the second one until now."""
+        least = grace - int(self.asked - since + 0.05)
+        most = grace if at_least is None else grace - int(max(0.0, self.asked - at_least - 0.05))
+        return max(2, least) <= self.timeout <= max(2, most)  # no process gets less than two seconds
 
 
 _STOP = re.compile(r'time="([^"]+)" level=info msg="(StopContainer for|Kill container) \\"(\w+)\\"([^"]*)"')

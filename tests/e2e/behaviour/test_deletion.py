@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from shared.model.runtime import ContainerState
-from tests.e2e.behaviour.notes import Notes, stops_of
+from tests.e2e.behaviour.notes import Notes, stops_of, uptime
 from tests.support.agents.agent import NODE
 from tests.support.agents.behaviour import Node, container, pod_of
 from tests.support.waits.deadline import WAIT_SECONDS
@@ -47,19 +47,24 @@ async def nothing_runs(node: Node, uid: str) -> None:
 async def test_a_deletion_with_a_grace_of_its_own_ends_the_pod_within_it(node: Node, notes: Notes) -> None:
     uid = await api_pod(node, notes, "deleted-short", "stubborn", 300)
     instance = (await node.agent.runtime.observe(uid))[uid].containers[0].id
+    deleted = uptime()
     await node.delete_pod("deleted-short", 3)
     await node.wait_gone("deleted-short")
     assert await alive(node, uid) == 0
-    assert stops_of(node.agent.home.log_dir / "containerd.out")[instance].timeout == 3
+    assert stops_of(node.agent.home.log_dir / "containerd.out")[instance].is_within(3, deleted)
 
 
 async def test_the_object_goes_after_the_containers(node: Node, notes: Notes) -> None:
-    await api_pod(node, notes, "deleted-slow", "dying 2", 30)
+    hold = "note pre; until [ -e /out/deleted-slow.go ]; do sleep 0.1; done; note pre-end"
+    hooks = {"preStop": notes.hook(hold, "deleted-slow")}
+    await api_pod(node, notes, "deleted-slow", "dying 0", 120, lifecycle=hooks)
     await node.delete_pod("deleted-slow")
+    await asyncio.to_thread(notes.wait, "deleted-slow", "pre")
     pod = await node.get_pod("deleted-slow")
-    assert pod is not None and pod["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert pod is not None and pod["metadata"]["deletionGracePeriodSeconds"] == 120
+    (notes.directory / "deleted-slow.go").touch()
     await node.wait_gone("deleted-slow")
-    assert notes.words("deleted-slow") == ["up", "term", "end"]
+    assert notes.words("deleted-slow") == ["up", "pre", "pre-end", "term", "end"]
 
 
 async def test_a_forced_deletion_takes_the_object_at_once_and_leaves_the_process_its_grace(

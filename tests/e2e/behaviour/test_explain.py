@@ -12,13 +12,15 @@ import pytest_asyncio
 
 from tests.support.agents.agent import BIN
 from tests.support.agents.behaviour import Node, container, pod_of, status_of
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
-PROBE = {"livenessProbe": {"exec": {"command": ["cat", "/tmp/alive"]}, "periodSeconds": 1, "failureThreshold": 2}}
+ALIVE = {"exec": {"command": ["cat", "/tmp/alive"]}, "periodSeconds": 1}
+PROBES = {"startupProbe": {**ALIVE, "failureThreshold": 1000}, "livenessProbe": {**ALIVE, "failureThreshold": 2}}
 PODS = {
     "explain-exit": pod_of("explain-exit", container("c", "sleep 1; exit 7")),
-    "explain-probe": pod_of("explain-probe", container("c", "touch /tmp/alive; exec sleep 1000", **PROBE)),
+    "explain-probe": pod_of("explain-probe", container("c", "touch /tmp/alive; exec sleep 1000", **PROBES)),
     "explain-kill": pod_of("explain-kill", container("c")),
     "explain-image": pod_of("explain-image", container("c", image="bad image")),
     "explain-volume": pod_of(
@@ -44,7 +46,7 @@ def explain(node: Node, pod: str, form: str = "json") -> Any:
     return json.loads(done.stdout) if form == "json" else done.stdout
 
 
-async def wait_answer(node: Node, pod: str, text: str, seconds: float = 60) -> Any:
+async def wait_answer(node: Node, pod: str, text: str, seconds: float = WAIT_SECONDS) -> Any:
     async def found() -> Any:
         return next((a for a in explain(node, pod)["restarts"] if text in a["because"]), None)
 

@@ -46,7 +46,9 @@ def pods_of(notes: Notes) -> dict[str, Object]:
     def run(script: str, name: str) -> Object:
         return notes.hook(script, name)
 
-    served = "mkdir /www; echo hello > /www/bye; note up; exec httpd -f -vv -p 8080 -h /www 2>> /out/pre-http.requests"
+    listens = "until grep -q ':1F90 ' /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done; note up"  # port 8080
+    serve = "exec httpd -f -vv -p 8080 -h /www 2>> /out/pre-http.requests"
+    served = f"mkdir /www; echo hello > /www/bye; ({listens}) & {serve}"
     both = "note pre-{}; until grep -q pre-{} /out/pre-two; do sleep 0.1; done; note both"
     two = [
         notes.container(name, UP, file="pre-two", lifecycle={"preStop": run(both.format(name, other), "pre-two")})
@@ -76,7 +78,7 @@ def pods_of(notes: Notes) -> dict[str, Object]:
             volumes=[notes.volume()],
         ),
         hooked(notes, "pre-order", grace=60, preStop=run("note pre; sleep 0.5; note pre-end", "pre-order")),
-        hooked(notes, "pre-fails", preStop=run("note pre; exit 3", "pre-fails")),
+        hooked(notes, "pre-fails", grace=60, preStop=run("note pre; exit 3", "pre-fails")),
         hooked(notes, "pre-http", served, preStop={"httpGet": {"port": "web", "path": "/bye"}}),
         pod_of("hooks-pre-two", *two, grace=60, volumes=[notes.volume()]),
     ]
@@ -109,8 +111,7 @@ async def gone_wrong(hooks: Hooks, name: str, *texts: str) -> None:
     def restarted(pod: Object) -> object:
         return status_of(pod, "c").get("restartCount", 0) >= 1 and status_of(pod, "c").get("lastState")
 
-    await hooks.node.wait_static(name, restarted, "to be restarted")
-    uid = (await hooks.node.agent.pod(name) or {})["metadata"]["uid"]
+    uid = (await hooks.node.wait_static(name, restarted, "to be restarted"))["metadata"]["uid"]
     directory = directory_of(str(hooks.node.agent.home.path / "kubelet"))
 
     def story() -> str:

@@ -55,10 +55,11 @@ async def test_they_run_one_after_the_other_and_see_what_the_one_before_has_left
 
 async def test_a_new_sandbox_runs_them_all_again(node: Node, notes: Notes) -> None:
     await node.wait_phase("init-lost", "Running")
+    await asyncio.to_thread(notes.wait, "lost", "up")
     seen = await node.agent.runtime_pod("init-lost")
     assert seen is not None and seen.sandboxes[0].pid > 0
     os.kill(seen.sandboxes[0].pid, signal.SIGKILL)
-    await asyncio.to_thread(notes.wait, "lost", "up", 60, 2)
+    await asyncio.to_thread(notes.wait, "lost", "up", times=2)
     assert notes.words("lost") == ["a", "b", "up", "a", "b", "up"]
 
     def shown(pod: Object) -> bool:

@@ -18,7 +18,7 @@ HTTPD = "mkdir -p /tmp/w; echo -n hello > /tmp/w/ok; exec httpd -f -p 8080 -h /t
 
 
 def probe(handler: str, action: Any, **fields: Any) -> Object:
-    return {handler: action, "periodSeconds": 1, "timeoutSeconds": 5} | fields
+    return {handler: action, "periodSeconds": 1, "timeoutSeconds": 60} | fields
 
 
 def http(path: str, port: int | str = 8080, **fields: Any) -> Object:

@@ -79,7 +79,7 @@ async def test_what_its_probe_kills_is_started_again_once_more_before_it_waits(
 
 async def test_all_containers_start_over_in_the_same_sandbox(node: Node, notes: Notes) -> None:
     for word, times in (("again", 1), ("s-up", 2), ("d-up", 2)):
-        await asyncio.to_thread(notes.wait, "all", word, 60, times)
+        await asyncio.to_thread(notes.wait, "all", word, times=times)
 
     def over(pod: Object) -> bool:
         counts = {name: status_of(pod, name).get("restartCount") for name in ("i", "s", "c", "d")}
@@ -96,7 +96,7 @@ async def test_all_containers_start_over_in_the_same_sandbox(node: Node, notes: 
 
 
 async def test_the_logs_of_those_that_were_removed_stay(node: Node, notes: Notes) -> None:
-    await asyncio.to_thread(notes.wait, "all", "again", 60)
+    await asyncio.to_thread(notes.wait, "all", "again")
     logs = node.agent.home.log_dir / "pods"
     kept = {p.parent.name for p in logs.glob("default_rules-all-*/*/0.log")}
     assert kept == {"i", "s", "c", "d"}

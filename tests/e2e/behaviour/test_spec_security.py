@@ -157,7 +157,8 @@ async def test_user_and_groups_of_the_pod(node: Node) -> None:
 
 async def test_a_volume_is_the_fs_groups(node: Node) -> None:
     await process(node, "spec-who", "c")
-    directory, file = (await node.inside("spec-who", "c", "stat", "-c", "%g %a", "/v", "/v/mine")).splitlines()
+    script = "until [ -e /v/mine ]; do sleep 0.1; done; stat -c '%g %a' /v /v/mine"
+    directory, file = (await node.inside("spec-who", "c", "sh", "-c", script)).splitlines()
     assert directory == "2000 2777"
     assert file.split()[0] == "2000"
 

@@ -125,7 +125,8 @@ async def test_a_restarted_container_has_the_same_part_again(node: Node) -> None
         "to run again",
     )  # fmt: skip
     assert status_of(pod, "c")["restartCount"] == 1
-    assert await node.inside("subpaths-restart", "c", "cat", "/part/starts") == "x\nx\n"
+    script = "until [ $(wc -l < /part/starts) -ge 2 ]; do sleep 0.1; done; cat /part/starts"
+    assert await node.inside("subpaths-restart", "c", "sh", "-c", script) == "x\nx\n"
 
 
 async def test_nothing_stays_mounted_once_the_containers_run(node: Node) -> None:
