@@ -95,6 +95,18 @@ class Agent:
         except (urllib.error.URLError, ConnectionError, TimeoutError, ValueError):
             return []
 
+    def wait_for_pods(self, count: int, seconds: float) -> list[dict[str, Any]]:
+        """Return the pods as soon as so many run, else as they were read last within `seconds`. Raises AgentEndedError
+        when supervisord ends meanwhile."""
+        pods: list[dict[str, Any]] = []
+
+        def enough_run() -> bool:
+            pods[:] = self.pods()
+            return sum(map(is_running, pods)) >= count
+
+        self.wait_for(enough_run, seconds)
+        return pods
+
     @property
     def read_only_url(self) -> str:
         return f"http://{self.config.address}:{self.config.read_only_port}"
@@ -233,9 +245,8 @@ def run(home: Home) -> None:
         agent.import_images(PODS_RUN_WITHIN)
         home.add_example()
         expected = len(manifests_in(config.static_pod_path))
-        all_run = agent.wait_for(lambda: sum(map(is_running, agent.pods())) >= expected, PODS_RUN_WITHIN)
-        pods = agent.pods()
-        if not all_run:
+        pods = agent.wait_for_pods(expected, PODS_RUN_WITHIN)
+        if sum(map(is_running, pods)) < expected:
             explain_delay(agent, expected, pods)
         show(agent, pods, time.monotonic() - began)
         agent.supervisord.wait()

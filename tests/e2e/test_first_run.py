@@ -42,7 +42,7 @@ class Terminal:
     def text(self) -> str:
         return self.output.read_text()
 
-    def wait_for(self, words: str, seconds: float = 60.0) -> str:
+    def wait_for(self, words: str, seconds: float = 2 * WAIT_SECONDS) -> str:
         """Wait until the words are printed; all that was printed."""
         leftovers.wait_until(lambda: words in self.text or self.process.poll() is not None, seconds)
         assert words in self.text, self.text
@@ -83,6 +83,15 @@ def name_of_network_namespace(process: int) -> Path:
     raise AssertionError(f"the network namespace of process {process} has no name")
 
 
+def content_of(url: str) -> bytes:
+    """Return what is there, b"" while nothing listens: the pod runs before its server listens."""
+    try:
+        with urllib.request.urlopen(url, timeout=WAIT_SECONDS) as answer:
+            return bytes(answer.read())
+    except OSError:
+        return b""
+
+
 def container_of(home: Path) -> int:
     """First process of the one container of the one pod."""
     (pid,) = leftovers.running_containers(home / "containerd" / "state")
@@ -97,8 +106,7 @@ def test_the_example_pod_runs_survives_ctrl_c_and_a_second_run_and_is_cleaned_aw
     logs = "".join(path.read_text() for path in (home / "log").glob("*.log"))
     assert "FailedCreatePodSandBox" not in logs, "a pod was started before its images were there"
     (url,) = re.findall(r"curl (http://10\.\S+/)", shown)
-    with urllib.request.urlopen(url, timeout=WAIT_SECONDS) as answer:
-        assert answer.read().startswith(b"Hello from hello-")
+    assert leftovers.wait_until(lambda: content_of(url).startswith(b"Hello from hello-"), WAIT_SECONDS)
     container = container_of(home)
 
     assert "The agent is stopped.\nIts pods are still running (1 container)" in first.press_ctrl_c()
