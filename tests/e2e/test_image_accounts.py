@@ -80,7 +80,7 @@ async def test_the_token_of_the_pods_service_account_opens_the_registry(tmp_path
 
             await cluster.wait_pod("thief", waits, "to be refused")
             directory = cluster.agent.home.path / "kubelet/image_manager/pulled"
-            records = [json.loads(path.read_text()) for path in directory.iterdir()]
+            records = [json.loads(path.read_text()) for path in directory.glob("sha256-*")]
             (access,) = [record["credentialMapping"][image.rpartition(":")[0]] for record in records]
             assert [one["name"] for one in access["kubernetesServiceAccounts"]] == ["robot"]
             logs = "".join(cluster.agent.log_of(service) for service in cluster.agent.beats)
