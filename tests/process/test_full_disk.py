@@ -5,12 +5,13 @@ A full disk under the logs: nothing dies of it, supervisord least of all.
 import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from tests.support.agents.agent import LOOK_EVERY
 from tests.support.agents.world import World, busybox_pod
 from tools import leftovers
 
@@ -41,14 +42,35 @@ async def world() -> AsyncIterator[World]:
 
 
 def fill(directory: Path) -> None:
-    """Leave not one block free."""
+    """Leave not one block free. What was filled before stays."""
     for size in (1 << 20, 1 << 12, 1):
-        with (directory / f"ballast-{size}").open("wb", buffering=0) as ballast:
+        with (directory / f"ballast-{size}").open("ab", buffering=0) as ballast:
             try:
                 while True:
                     ballast.write(b"\0" * size)
             except OSError:
                 continue
+
+
+@asynccontextmanager
+async def filled(directory: Path) -> AsyncIterator[None]:
+    """A disk that stays full, also where a service that was replacing a file frees the blocks of the old one."""
+    await asyncio.to_thread(fill, directory)
+    ended = asyncio.Event()
+
+    async def fill_again() -> None:
+        while not ended.is_set():
+            await asyncio.to_thread(fill, directory)
+            await asyncio.sleep(LOOK_EVERY)
+
+    filling = asyncio.create_task(fill_again())
+    try:
+        yield
+    finally:
+        ended.set()
+        await filling
+        for ballast in directory.glob("ballast-*"):
+            ballast.unlink()
 
 
 async def test_pods_end_on_a_full_disk_and_start_again_when_there_is_room(world: World) -> None:
@@ -57,24 +79,21 @@ async def test_pods_end_on_a_full_disk_and_start_again_when_there_is_room(world:
         world.put_manifest(name, busybox_pod(name))
     await asyncio.gather(*(world.wait_running(name) for name in names))
     disk = world.home.path / "kubelet" / "bulkhead"
-    await asyncio.to_thread(fill, disk)
+    async with filled(disk):
+        world.remove_manifest("one")
+        await world.wait_gone("one")
+        await world.wait_for(lambda: "cannot be written" in world.log_of("podsync"), "the log to name the full disk")
+        await world.wait_for(
+            lambda: any("checkpoint" in t for t in world.beats["podsync"].troubles), "a trouble in the beat"
+        )
 
-    world.remove_manifest("one")
-    await world.wait_gone("one")
-    assert "cannot be written" in world.log_of("podsync")
-    await world.wait_for(
-        lambda: any("checkpoint" in t for t in world.beats["podsync"].troubles), "a trouble in the beat"
-    )
+        pid = world.kill("podsync")  # what could not be saved on the disk is known all the same
+        await world.wait_back("podsync", pid)
+        world.remove_manifest("two")
+        await world.wait_gone("two")
+        three = await world.runtime_pod("three")
+        assert three is not None and [c.attempt for c in three.containers] == [0]
 
-    pid = world.kill("podsync")  # what could not be saved on the disk is known all the same
-    await world.wait_back("podsync", pid)
-    world.remove_manifest("two")
-    await world.wait_gone("two")
-    three = await world.runtime_pod("three")
-    assert three is not None and [c.attempt for c in three.containers] == [0]
-
-    for ballast in disk.glob("ballast-*"):
-        ballast.unlink()
     world.put_manifest("four", busybox_pod("four"))
     await world.wait_running("four")
     await world.wait_for(lambda: not world.beats["podsync"].troubles, "the trouble to end")
