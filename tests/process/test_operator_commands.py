@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import re
+import select
 import signal
 import struct
 import subprocess
@@ -27,7 +28,15 @@ pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest
 async def world() -> AsyncIterator[World]:
     async with World() as world:
         world.put_manifest("steady", busybox_pod("steady", "sh", "-c", "echo started; exec sleep 1000000"))
-        await world.wait_running("steady")
+        pod = await world.wait_running("steady")
+        log = world.home.log_dir / f"pods/default_{pod.name}_{pod.uid}/main/0.log"
+        await world.wait_for(lambda: log.exists() and "started" in log.read_text(), "the container to write")
+
+        async def shown() -> bool:
+            conditions = (await world.pod("steady") or {}).get("status", {}).get("conditions", [])
+            return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
+
+        await world.wait_for(shown, "the pod to be ready")
         yield world
 
 
@@ -118,7 +127,10 @@ async def test_exec_gives_a_command_a_terminal_of_the_same_size(world: World) ->
         timeout=4 * WAIT_SECONDS,
         env=environment,
     )
-    assert b"/dev/pts/" in os.read(ours, 4096)
+    output = b""
+    while b"/dev/pts/" not in output:  # the kernel passes on what was written a little later, perhaps in pieces
+        assert select.select([ours], [], [], WAIT_SECONDS)[0], output
+        output += os.read(ours, 4096)
     assert process.returncode == 3
     assert termios.tcgetattr(theirs) == before
     os.close(ours)
