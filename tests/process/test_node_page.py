@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import RawTestServer
 
 from services.server.controllers.node_page import MAX_PAGES
+from tests.support.agents.free_ports import free_ports
 from tests.support.node_page.browser import Page, browser
 from tests.support.node_page.page_node import HOSTILE, add_hour
 from tests.support.node_page.shown_page import PODS, ROWS, Shown, findings, served, shown_page
@@ -62,14 +63,14 @@ class Way:
     """The way from the browser to the server, which can be interrupted."""
 
     def __init__(self, target: int) -> None:
-        self._target, self.port = target, 0
+        self._target = target
+        [self.port] = free_ports(1)  # no connection gets it while nothing listens there
         self._listener: asyncio.Server | None = None
         self._ends: set[asyncio.StreamWriter] = set()
 
     async def open(self) -> None:
         """Take connections, at the same port as before."""
         self._listener = await asyncio.start_server(self._connect, "127.0.0.1", self.port)
-        self.port = self._listener.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         """End all connections and take none."""

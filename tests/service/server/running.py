@@ -1,7 +1,6 @@
 """A server on the in-memory bus with real listeners on loopback, and the streams it follows in the test's hands."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -41,15 +40,16 @@ from shared.metrics.registry import Registry
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from tests.fakes.memory_bus import MemoryBus, MemoryNetwork
 from tests.fakes.runtime import FakeRuntime
+from tests.support.agents.free_ports import free_ports
 
 NAMESPACE, POD, UID, CONTAINER = "default", "web", "uid-1", "main"
 CONTAINER_ID = "c1"
 
 
 def free_port() -> int:
-    """A port without a listener."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    """A port without a listener, which the kernel gives to no connection meanwhile."""
+    [port] = free_ports(1)
+    return port
 
 
 def pod_log(directory: Path, name: str = "0.log") -> Path:
@@ -62,6 +62,7 @@ def pod_log(directory: Path, name: str = "0.log") -> Path:
 def configuration(directory: Path, **more: Any) -> EffectiveConfig:
     """Listeners on loopback without TLS files; what a test needs goes on top."""
     (directory / "run").mkdir(exist_ok=True)
+    port, read_only_port, healthz_port = free_ports(3)
     config = EffectiveConfig(
         node_name="node-1",
         root_dir=str(directory / "root"),
@@ -70,9 +71,9 @@ def configuration(directory: Path, **more: Any) -> EffectiveConfig:
         cert_dir=str(directory / "pki"),
         pod_logs_dir=str(directory / "pods"),
         address="127.0.0.1",
-        port=free_port(),
-        read_only_port=free_port(),
-        healthz_port=free_port(),
+        port=port,
+        read_only_port=read_only_port,
+        healthz_port=healthz_port,
         enable_server=False,
         authorization_mode="AlwaysAllow",
         webhook_authentication=False,
