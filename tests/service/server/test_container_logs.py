@@ -260,7 +260,7 @@ async def test_a_long_log_arrives_whole_while_health_is_answered(server: Running
     await server.node.run_pod(path)
     download = asyncio.create_task(server.get(server.read_only + LOGS))
     answered = 0
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not download.done():
             assert await server.get(server.read_only + "/healthz") == (200, "ok")
             answered += 1

@@ -235,7 +235,7 @@ async def test_one_page_too_many_of_a_client_is_refused_until_another_leaves(
 async def test_a_page_that_does_not_read_is_dropped_and_delays_no_other(
     server: MainListener, node: PageNode, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
-    monkeypatch.setattr(node_page, "MAX_WRITE_SECONDS", 1.0)
+    monkeypatch.setattr(node_page, "MAX_WRITE_SECONDS", 3.0)  # the page that reads takes a second on a busy machine
     service = server.running.service
     with unread_page(server, node):
         await until_pages(service, 1)

@@ -16,7 +16,7 @@ from tests.support.node_page.page_node import PageNode
 from tests.support.waits.deadline import WAIT_SECONDS
 
 PODS = 10
-SHORT = 0.2  # seconds, in place of USAGE_SECONDS
+SHORT = 0.5  # seconds, in place of USAGE_SECONDS
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ async def test_what_pods_use_is_requested_only_while_a_page_is_open_and_once_for
         while (await state(server))["usage"]:  # the figures become old
             await asyncio.sleep(0.02)
     asked = len(node.asked)
-    for _ in range(5):
+    for _ in range(3):
         await state(server)
         await asyncio.sleep(SHORT)
     assert len(node.asked) == asked

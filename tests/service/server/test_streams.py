@@ -131,7 +131,7 @@ async def test_large_data_passes_both_ways_unchanged(server: Running) -> None:
 async def test_a_client_that_does_not_read_holds_the_runtime_back(server: Running, backend: Backend) -> None:
     backend.flood = 256 << 20
     socket: Any = await websocket(server, f"{EXEC}?command=yes&output=1")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         await backend.stalled.wait()
     assert backend.flooded < backend.flood / 4
     socket._response.close()
