@@ -295,11 +295,11 @@ def test_a_signal_while_waiting_for_the_lock_ends_it(kubelet: Kubelet) -> None:
 def is_watched(path: Path, process: int) -> bool:
     """Return whether an inotify descriptor of the process watches the file."""
     watch = f" ino:{path.stat().st_ino:x} "
-    return any(
-        line.startswith("inotify wd:") and watch in line
-        for file in Path(f"/proc/{process}/fdinfo").iterdir()
-        for line in file.read_text().splitlines()
-    )
+    lines: list[str] = []
+    for file in Path(f"/proc/{process}/fdinfo").iterdir():
+        with suppress(FileNotFoundError):  # a descriptor that it closes meanwhile
+            lines += file.read_text().splitlines()
+    return any(line.startswith("inotify wd:") and watch in line for line in lines)
 
 
 def test_it_exits_on_lock_contention_where_configured(kubelet: Kubelet) -> None:
@@ -397,4 +397,5 @@ def test_a_careless_umask_opens_nothing_to_others(kubelet: Kubelet) -> None:
     log = kubelet.log_dir / "supervisord.log"
     eventually(log.exists, "its log")
     assert kubelet.end() == 0
+    eventually(lambda: agent_processes_of(kubelet.home) == [], "also what checked the certificate has ended")
     assert [path for path in kubelet.home.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o022] == []

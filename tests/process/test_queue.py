@@ -3,11 +3,11 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.leftovers import alive, wait_until
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -27,6 +27,7 @@ def test_hangs():
     child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     pathlib.Path(PLACE, "child").write_text(str(child.pid))
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    pathlib.Path(PLACE, "ignores").touch()
     time.sleep(1000)
 """
 _WAITS = """
@@ -55,7 +56,7 @@ def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def run(directory: Path, *arguments: str) -> tuple[int, str]:
     queue = start(directory, *arguments)
-    output, _ = queue.communicate(timeout=250)
+    output, _ = queue.communicate(timeout=4 * WAIT_SECONDS)
     return queue.returncode, output
 
 
@@ -116,18 +117,18 @@ def test_a_failure_is_printed_while_other_tests_run(tmp_path: Path) -> None:
             if "the reason" in line:
                 break
         assert queue.poll() is None
-        assert wait_until((tmp_path / "begun").exists, 60)
+        assert wait_until((tmp_path / "begun").exists, WAIT_SECONDS)
     finally:
         queue.send_signal(signal.SIGINT)
-        queue.communicate(timeout=120)
+        queue.communicate(timeout=2 * WAIT_SECONDS)
 
 
 def test_ctrl_c_takes_down_what_runs_and_ends_all_that_was_started(tmp_path: Path) -> None:
     write(tmp_path, waits=_WAITS)
     queue = start(tmp_path)
-    assert wait_until((tmp_path / "begun").exists, 120)
+    assert wait_until((tmp_path / "begun").exists, 2 * WAIT_SECONDS)
     queue.send_signal(signal.SIGINT)
-    output, _ = queue.communicate(timeout=120)
+    output, _ = queue.communicate(timeout=2 * WAIT_SECONDS)
     assert queue.returncode == 130, output
     assert (tmp_path / "taken_down").exists()
     assert not alive(int((tmp_path / "child").read_text()))
@@ -136,14 +137,13 @@ def test_ctrl_c_takes_down_what_runs_and_ends_all_that_was_started(tmp_path: Pat
 def test_a_second_ctrl_c_kills_what_does_not_end(tmp_path: Path) -> None:
     write(tmp_path, hangs=_HANGS.replace("SIGALRM", "SIGINT").replace("timeout(1)", "timeout(200)"))
     queue = start(tmp_path)
-    assert wait_until((tmp_path / "child").exists, 120)
-    time.sleep(0.2)
+    assert wait_until((tmp_path / "ignores").exists, 2 * WAIT_SECONDS)
     queue.send_signal(signal.SIGINT)
     assert queue.stdout is not None
     while "interrupted" not in queue.stdout.readline():
         pass
     queue.send_signal(signal.SIGINT)
-    queue.communicate(timeout=60)
+    queue.communicate(timeout=WAIT_SECONDS)
     assert queue.returncode == 130
     assert not alive(int((tmp_path / "child").read_text()))
 
