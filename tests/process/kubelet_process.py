@@ -18,6 +18,7 @@ from tests.process.supervised import alive, eventually
 from tests.support.agents import evidence
 from tests.support.agents.agent import BIN
 from tests.support.agents.free_ports import free_ports
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.leftovers import agent_processes_of, end_processes, unmount_below
 
 CONFIGURATION = """\
@@ -54,7 +55,7 @@ class ServiceManager:
                 break
         return [text for _, text in self.messages[before:]]
 
-    def wait(self, text: str, seconds: float = 180.0) -> None:
+    def wait(self, text: str, seconds: float = 3 * WAIT_SECONDS) -> None:
         """Until this message comes."""
         deadline = time.monotonic() + seconds
         while text not in self.listen(0.05):
@@ -118,7 +119,7 @@ class Kubelet:
     def stderr(self) -> str:
         return (self.home / "stderr").read_text(errors="replace")
 
-    def wait_stderr(self, text: str, seconds: float = 60.0) -> str:
+    def wait_stderr(self, text: str, seconds: float = WAIT_SECONDS) -> str:
         """Everything on its standard error, once the text is among it."""
         return eventually(lambda: output if text in (output := self.stderr()) else "", f"{text!r} on stderr", seconds)
 
@@ -133,7 +134,7 @@ class Kubelet:
             self.wait_stderr(f"{name} started as process")
         return eventually(lambda: found if len(found := self.holders()) == len(SERVICES) else {}, "all seven")
 
-    def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 60.0) -> int:
+    def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = WAIT_SECONDS) -> int:
         """Signal it; its exit code."""
         self.process.send_signal(number)
         return self.process.wait(seconds)

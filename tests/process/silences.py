@@ -13,6 +13,7 @@ from bus.messages.beat import Beat
 from bus.messages.streams import SERVICES
 from bus.process_bus import ProcessBus
 from tests.process.supervised import eventually
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 class Silences:
@@ -46,7 +47,9 @@ class Silences:
 
     def _wait_for_all(self, since: float = 0.0) -> None:
         eventually(
-            lambda: all(sent and sent[-1] > since for sent in self._beats.values()), "a beat of all services", 120
+            lambda: all(sent and sent[-1] > since for sent in self._beats.values()),
+            "a beat of all services",
+            2 * WAIT_SECONDS,
         )
 
     def _take(self, beat: Beat) -> None:

@@ -11,6 +11,7 @@ from bench.processes import AgentProcesses
 from bench.scenarios.stats import crowd, readings
 from shared.host.cgroup_layout import find_hierarchies
 from tests.process.supervised import eventually
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 def test_a_real_tree_is_found_measured_and_killed() -> None:
@@ -18,7 +19,7 @@ def test_a_real_tree_is_found_measured_and_killed() -> None:
     root = subprocess.Popen([sys.executable, "-c", child], start_new_session=True)
     try:
         processes = AgentProcesses(root.pid)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + WAIT_SECONDS
         while len(processes.all()) < 2:
             assert time.monotonic() < deadline
         assert sum(processes.memory().values()) > 1
@@ -35,7 +36,7 @@ def test_processes_by_label_are_the_root_and_its_children_and_none_deeper() -> N
     root = subprocess.Popen([sys.executable, "-c", command.format(deeper, "child")], start_new_session=True)
     processes = AgentProcesses(root.pid)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + WAIT_SECONDS
         while "deeper" not in processes.memory():
             assert time.monotonic() < deadline
         assert set(processes.pids()) - {"child"} == {"python"}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.process.supervised import Agent, alive, eventually
+from tests.support.waits.deadline import WAIT_SECONDS
 
 SERVICES = ("bootstrap", "status")
 TRIES = 5
@@ -73,7 +74,7 @@ def stop_the_next_services_at_once(agent: Agent) -> list[int]:
     pidfile = agent.home / "supervisord.pid"
     eventually(lambda: pidfile.read_text().strip() == str(process), "what it forks from now on are programs")
     forked: list[int] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + WAIT_SECONDS
     while len(forked) < len(SERVICES) and time.monotonic() < deadline:  # without a pause: they begin after 20 ms
         for pid in set(children(agent)) - set(forked):
             os.kill(pid, signal.SIGSTOP)

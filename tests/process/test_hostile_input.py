@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waits.deadline import WAIT_SECONDS
+
 ROOT = Path(__file__).parents[2]
 SEED = os.environ.get("FIRST_SEED", "1")  # make night sets another one each time
 SHORT_SECONDS, LONG_SECONDS = 5, 600
@@ -19,7 +21,9 @@ SHORT_SECONDS, LONG_SECONDS = 5, 600
 
 def run(what: str, seconds: int) -> None:
     command = [sys.executable, "-m", "tests.hostile", what, str(seconds), SEED]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=2 * seconds + 60, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=2 * seconds + WAIT_SECONDS, check=False
+    )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     figures = json.loads(done.stdout)
     assert figures["inputs"] > 2 * seconds, figures

@@ -118,7 +118,7 @@ async def test_a_caller_keeps_a_bounded_number_of_bytes_for_a_stopped_service(bu
             return False
 
     async with Peer(SERVICE, tmp_path / "r") as service:
-        assert await ask(0, 60.0)
+        assert await ask(0, WAIT_SECONDS)
         service.process.send_signal(signal.SIGSTOP)
         before = most = resident_bytes()
         for number in range(0, REQUESTS, 10):
@@ -127,7 +127,7 @@ async def test_a_caller_keeps_a_bounded_number_of_bytes_for_a_stopped_service(bu
         print(f"grew by {(most - before) >> 20} MiB")
         assert most - before < MAX_GROWTH_BYTES
         service.process.send_signal(signal.SIGCONT)
-        assert all(await asyncio.gather(*(ask(number, 60.0) for number in range(15))))
+        assert all(await asyncio.gather(*(ask(number, WAIT_SECONDS) for number in range(15))))
 
 
 async def test_too_many_bytes_of_requests_under_way_fail_at_once(bus: ProcessBus, tmp_path: Path) -> None:

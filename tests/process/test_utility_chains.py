@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from services.bootstrap.adapters.iptables import Iptables
 from services.bootstrap.controllers.utility_chains import UtilityChains
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
@@ -77,7 +78,7 @@ def flush(program: Iptables) -> None:
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + WAIT_SECONDS
     while not await condition():
         assert time.monotonic() < deadline
         await asyncio.sleep(0.1)

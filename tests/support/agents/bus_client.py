@@ -6,11 +6,12 @@ from typing import Any, TypeVar
 from bus.messages.beat import Beat
 from bus.messages.manifest import Manifest
 from bus.process_bus import ProcessBus
+from tests.support.waits.deadline import WAIT_SECONDS
 
 T = TypeVar("T")
 
 
-async def ask_once(manifest: Manifest, service: str, request: Any, answer: type[T], timeout: float = 60.0) -> T:
+async def ask_once(manifest: Manifest, service: str, request: Any, answer: type[T], timeout: float = WAIT_SECONDS) -> T:
     """Ask a service. Raises as `Bus.ask` does."""
     bus = ProcessBus("command", manifest)
     await bus.start()
@@ -20,7 +21,7 @@ async def ask_once(manifest: Manifest, service: str, request: Any, answer: type[
         await bus.stop()
 
 
-async def next_beat(manifest: Manifest, service: str, timeout: float = 60.0) -> Beat:
+async def next_beat(manifest: Manifest, service: str, timeout: float = WAIT_SECONDS) -> Beat:
     """The next beat of a service; TimeoutError after `timeout` seconds."""
     bus = ProcessBus("command", manifest)
     found: asyncio.Future[Beat] = asyncio.get_running_loop().create_future()
