@@ -379,7 +379,7 @@ async def test_requests_are_counted_by_code_and_timed(tmp_path: Path) -> None:
 
 async def test_the_time_for_which_requests_wait_for_the_rate_limit_is_measured(tmp_path: Path) -> None:
     metrics = Registry()
-    async with serving() as server, client_of(tmp_path, qps=20, burst=1, metrics=metrics) as client:
+    async with serving() as server, client_of(tmp_path, qps=2, burst=1, metrics=metrics) as client:
         put_credentials(tmp_path, 1, server.url)
 
         async def answer(_: web.Request) -> web.Response:
@@ -393,4 +393,4 @@ async def test_the_time_for_which_requests_wait_for_the_rate_limit_is_measured(t
             if family.name.endswith("rate_limiter_duration_seconds")
         )
     assert labels == ("GET", server.url.partition("//")[2])
-    assert sum(series[:-1]) == 3 and series[-1] >= 0.14, "0, 50 and 100 ms"
+    assert sum(series[:-1]) == 3 and series[-1] >= 0.9, "0, 0.5 and 1 s, of which a busy machine may spend a part first"
