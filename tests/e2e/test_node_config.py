@@ -77,7 +77,7 @@ async def wait_config(cluster: Cluster, assigned: str, active: str, error: str, 
 
     config: Object
     what = f"status.config to show {assigned}, {active}, {error!r}"
-    [config] = await cluster.wait_for(shown, what, 2 * WAIT_SECONDS)
+    [config] = await cluster.wait_for(shown, what, 4 * WAIT_SECONDS)
     return config
 
 

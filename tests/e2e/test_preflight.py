@@ -37,7 +37,8 @@ async def bulkhead(world: World, *words: str) -> subprocess.CompletedProcess[str
 async def expected(world: World, place: Path) -> dict[str, dict[str, Any]]:
     """The verdict of preflight on each pod, before any of them is there."""
     flags = ("--", f"--config={world.home.path}/kubelet.yaml")
-    answer = await bulkhead(world, "preflight", "--pods", str(place), "-o", "json", *flags)
+    seconds = f"--timeout={WAIT_SECONDS:.0f}"  # of each check
+    answer = await bulkhead(world, "preflight", "--pods", str(place), "-o", "json", seconds, *flags)
     assert answer.returncode == 1, answer.stderr
     return {pod["name"]: pod for pod in json.loads(answer.stdout)["pods"]}
 

@@ -164,7 +164,11 @@ ADVISED_AGAINST = {"cadvisor_version_info", "container_fs_inodes_total", "contai
 
 @pytest.mark.parametrize("page", PAGES)
 async def test_promtool_accepts_the_page(cluster: Cluster, page: str) -> None:
-    text = cluster.plane.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/{page}").stdout
+    async def served() -> str:  # pleg has 5 s for its part of some pages
+        raw = ("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/{page}")
+        return (await asyncio.to_thread(cluster.plane.kubectl, *raw, check=False)).stdout
+
+    text: str = await cluster.wait_for(served, f"the page {page}")
     command = ["promtool", "check", "metrics"]
     done = await asyncio.to_thread(subprocess.run, command, input=text, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 3), done.stderr  # 3: all of it can be read, and it advises against some names
