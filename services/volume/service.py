@@ -39,7 +39,7 @@ from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.controllers.volume_expansion import VolumeExpansion
 from services.volume.controllers.volume_metrics import VolumeMetrics
 from services.volume.controllers.volume_usage import VolumeUsages
-from services.volume.core.files.token_cache import JITTER
+from services.volume.core.files.token_cache import JITTER_SECONDS
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.registration.plugin_answers import CSI
 from services.volume.core.world.actual_state_of_world import ActualStateOfWorld
@@ -63,7 +63,7 @@ class Volume:
         self.bus = bus
         changed, failures = Changes(), PodFailures()
         certificates = PodCertificates(bus, clock, context.config.node_name, random.random)
-        content = ClusterContent(bus, clock, lambda: float(random.randrange(JITTER)), certificates)
+        content = ClusterContent(bus, clock, lambda: float(random.randrange(JITTER_SECONDS)), certificates)
         claims = ClaimReads(content)
         populator = DesiredStateOfWorldPopulator(context, plugins, failures, claims, changed)
         reconciler = self.reconciler = Reconciler(

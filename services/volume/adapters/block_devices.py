@@ -16,7 +16,7 @@ from services.volume.core.operations.file_systems import (
 from shared.process.crash import crash_point
 
 DEFAULT_TYPE = "ext4"
-_LONG = 3600.0  # seconds for a check or a new file system of a large device
+_LONG_TIMEOUT_SECONDS = 3600.0  # for a check or a new file system of a large device
 
 
 class FilesystemMismatchError(OSError):
@@ -42,7 +42,7 @@ def format_and_mount(device: str, target: Path, filesystem: str, options: Iterab
             if read_only:
                 text = f"cannot mount unformatted disk {device} as we are manipulating it in read-only mode"
                 raise OSError(errno.EROFS, text)
-            made = run(*make_command(filesystem, device), seconds=_LONG, keep_open=[lock])
+            made = run(*make_command(filesystem, device), seconds=_LONG_TIMEOUT_SECONDS, keep_open=[lock])
             if made.code != 0:
                 raise OSError(
                     errno.EIO, f"mkfs.{filesystem} of {device} failed: exit status {made.code}: {made.output}"
@@ -76,7 +76,7 @@ def grow(device: str, mounted_at: Path, filesystem: str) -> None:
     command = grow_command(filesystem, device, str(mounted_at))
     if command is None:
         raise OSError(errno.EOPNOTSUPP, f"resize of format {filesystem} is not supported for device {device}")
-    done = run(*command, seconds=_LONG)
+    done = run(*command, seconds=_LONG_TIMEOUT_SECONDS)
     if done.code != 0:
         raise OSError(
             errno.EIO, f"resize of device {device} failed: {command[0]}: exit status {done.code}: {done.output}"
@@ -96,7 +96,7 @@ def _probe_type(device: str) -> str:
 
 def _check(device: str, lock: int) -> None:
     try:
-        checked = run("fsck", "-a", device, seconds=_LONG, keep_open=[lock])
+        checked = run("fsck", "-a", device, seconds=_LONG_TIMEOUT_SECONDS, keep_open=[lock])
     except FileNotFoundError:
         return  # the kubelet, too, mounts without a check where the program is missing
     if has_uncorrected_errors(checked.code):

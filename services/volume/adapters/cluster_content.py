@@ -21,7 +21,7 @@ from services.volume.core.files.payload import (
     SetUpInputs,
 )
 from services.volume.core.files.pod_certificates import CertificateKey
-from services.volume.core.files.token_cache import TRY_AGAIN, TokenCache, TokenError, TokenKey
+from services.volume.core.files.token_cache import RETRY_SECONDS, TokenCache, TokenError, TokenKey
 from services.volume.core.specs.volume_spec import VolumeSpec
 from shared.time.clock import Clock
 
@@ -150,9 +150,9 @@ class ClusterContent:
         try:
             cached = self._tokens.after_failure(key, error, wall=wall)
         except TokenError as failure:
-            return FoundToken(problem=Problem(str(failure), kind)), now + TRY_AGAIN
+            return FoundToken(problem=Problem(str(failure), kind)), now + RETRY_SECONDS
         log.warning("couldn't update token %s, the old one is still valid: %s", key, error)
-        return FoundToken(cached.token, expiration=cached.expiration), now + TRY_AGAIN
+        return FoundToken(cached.token, expiration=cached.expiration), now + RETRY_SECONDS
 
 
 def _kind(error: str) -> FailureKind:

@@ -14,7 +14,7 @@ from shared.plugin_grpc import csi_pb2 as csi
 from shared.plugin_grpc.connection import Answer, PluginCallError, PluginConnection, PluginMessage, connected
 from shared.process.crash import crash_point
 
-TIMEOUT = 120.0  # seconds of one operation
+TIMEOUT_SECONDS = 120.0  # of one operation
 # After a failure with one of these codes the driver may have done the work, or may still be doing it.
 _UNCERTAIN = frozenset({"Canceled", "DeadlineExceeded", "Unavailable", "ResourceExhausted", "Aborted"})
 _MAX_CONDITION_CHARACTERS = 1024  # characters, the most of an Event
@@ -66,7 +66,7 @@ class CsiClient:
     def __init__(
         self, connection: PluginConnection, driver: str = "", called: Callable[[DriverCall], None] = lambda _: None
     ) -> None:
-        self._connection, self._ends_by = connection, time.monotonic() + TIMEOUT
+        self._connection, self._ends_by = connection, time.monotonic() + TIMEOUT_SECONDS
         self._driver, self._called = driver, called
         self._capabilities: frozenset[str] | None = None
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _MAX_OUTPUT_CHARACTERS = 1000  # of a program's output that an error shows
-_SECONDS = 110.0
+_TIMEOUT_SECONDS = 110.0
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
@@ -27,7 +27,7 @@ class ProgramResult:
     output: str
 
 
-def run(*command: str, seconds: float = _SECONDS, keep_open: Sequence[int] = ()) -> ProgramResult:
+def run(*command: str, seconds: float = _TIMEOUT_SECONDS, keep_open: Sequence[int] = ()) -> ProgramResult:
     """Run a program found in PATH. `keep_open`: descriptors that it inherits. Raises OSError with a one-line text where
     it is missing or takes longer than `seconds`."""
     try:

@@ -25,8 +25,8 @@ _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY_MODE, _FILE_MODE = 0o750, 0o640
 _PREPARE, _CREATE = "prepare subPath", "create subPath directory"
-LOCK_TIMEOUT = 1.0  # seconds
-_TRIES = 5  # more than one, because an update may replace the files of the volume between two steps
+LOCK_TIMEOUT_SECONDS = 1.0
+_MAX_TRIES = 5  # more than one, because an update may replace the files of the volume between two steps
 
 
 class SubpathError(Exception):
@@ -50,7 +50,7 @@ class Subpaths:
         """Bind a subpath and return the host path for the container's mount. `root`: where the volume is; what is
         missing of `path` in it is made as directories with the mode of `root`. A subpath that is bound already is used.
         Raises SubpathError."""
-        for _ in range(_TRIES - 1):
+        for _ in range(_MAX_TRIES - 1):
             try:
                 return self._prepare(uid, volume, container, index, root, path)
             except SubpathError as error:
@@ -99,10 +99,10 @@ class Subpaths:
     @contextlib.contextmanager
     def _locked(self, uid: str) -> Iterator[None]:
         """Admit one thread at a time for each pod. Raises OSError where another one has not returned after
-        `LOCK_TIMEOUT` seconds."""
+        `LOCK_TIMEOUT_SECONDS`."""
         with self._finding:
             lock = self._locks.setdefault(uid, threading.Lock())
-        if not lock.acquire(timeout=LOCK_TIMEOUT):
+        if not lock.acquire(timeout=LOCK_TIMEOUT_SECONDS):
             raise OSError(errno.EBUSY, "waits for another subPath of the pod that does not return")
         try:
             yield

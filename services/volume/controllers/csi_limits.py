@@ -22,7 +22,7 @@ from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 
-RETRY = 10.0  # seconds until a CSIDriver that could not be read is requested again
+RETRY_SECONDS = 10.0  # until a CSIDriver that could not be read is requested again
 
 
 class CsiLimits:
@@ -80,7 +80,7 @@ class CsiLimits:
         edited, self._edited = self._edited, set()
         self._periods = {name: period for name, period in self._periods.items() if name in names - edited}
         unread = [name for name in sorted(names - self._periods.keys()) if not await self._read(name)]
-        now, waits = self._clock.monotonic(), [RETRY] if unread else []
+        now, waits = self._clock.monotonic(), [RETRY_SECONDS] if unread else []
         for name, period in self._periods.items():
             if period is None:
                 self._called_at.pop(name, None)

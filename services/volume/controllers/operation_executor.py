@@ -46,24 +46,24 @@ from shared.process.deadlines import work_on
 
 log = logging.getLogger(__name__)
 
-# The number of operations of each kind at once. Checks of hostPaths that hang take at most the share of their mount
+# Operations of each kind that run at the same time. Checks of hostPaths that hang take at most the share of their mount
 # (core/operations/mount_shares.py), so that 32 mounts may hang before others have to wait. Local operations wait for
 # the journal of the file system, each for itself.
-PLACES = {Kind.LOCAL: 16, Kind.HOST_PATH: 64, Kind.DEVICE: 16, Kind.REMOVAL: 4}
-CALLS_PER_DRIVER = 4  # of the places for devices
-OWNERSHIP_PLACES = 64  # changes of the group of all files of a volume, which take as long as there are files
-OWNERSHIP_PER_DRIVER = 16  # of these
-UNMOUNT_PLACES = 64  # unmounts by a driver or from a server, which wait for it
-UNMOUNTS_PER_DRIVER = 16  # of these, for a driver, or for all volumes of a plugin without drivers
-HOST_PATH_TIMEOUT = 10.0  # seconds for the look at a hostPath; a network file system that answers does so sooner
-REMOVAL_TURN = 2.0  # seconds after which a removal gives its place to one that waits, and waits for its next turn
-REMOVAL_TIMEOUT = 10.0  # seconds for a removal to pause; an unmount of a file system that answers returns sooner
-SPARE_REMOVALS = 16  # removals that do not return and keep a thread without taking a place
-SUBPATH_PLACES = 8
-HOST_SUBPATH_PLACES = 64
-RELEASE_PLACES = 4
-SUBPATH_TIMEOUT = 4.0  # seconds; less than podsync waits for the answer
-LOOK_PLACES = 2
+MAX_OPERATIONS = {Kind.LOCAL: 16, Kind.HOST_PATH: 64, Kind.DEVICE: 16, Kind.REMOVAL: 4}
+MAX_CALLS_PER_DRIVER = 4  # of the operations on devices
+MAX_OWNERSHIP_CHANGES = 64  # of the group of all files of a volume, which take as long as there are files
+MAX_OWNERSHIP_CHANGES_PER_DRIVER = 16  # of these
+MAX_UNMOUNTS = 64  # by a driver or from a server, which wait for it
+MAX_UNMOUNTS_PER_DRIVER = 16  # of these, for a driver, or for all volumes of a plugin without drivers
+HOST_PATH_TIMEOUT_SECONDS = 10.0  # for the look at a hostPath; a network file system that answers does so sooner
+REMOVAL_TURN_SECONDS = 2.0  # after which a removal gives its place to one that waits, and waits for its next turn
+REMOVAL_TIMEOUT_SECONDS = 10.0  # for a removal to pause; an unmount of a file system that answers returns sooner
+MAX_SPARE_REMOVALS = 16  # that do not return and keep a thread without taking a place
+MAX_SUBPATHS = 8
+MAX_HOST_SUBPATHS = 64
+MAX_RELEASES = 4
+SUBPATH_TIMEOUT_SECONDS = 4.0  # less than podsync waits for the answer
+MAX_LOOKS = 2
 REPORT_AFTER_SECONDS = 30.0  # a call that is still under way then is reported
 _REPORTED_ENTRIES = 100_000  # the reported number of removed entries is a multiple of this, so that it seldom changes
 
@@ -89,18 +89,19 @@ class OperationExecutor:
         self.on_end: Callable[[Iterable[KubeEvent], Iterable[str] | None], None] = lambda _, __: None
         # Operations wait for their turn here and not in the thread pool: when its turn comes, an operation is decided
         # again and runs at once.
-        timeout = {Kind.HOST_PATH: HOST_PATH_TIMEOUT, Kind.REMOVAL: REMOVAL_TIMEOUT}
-        spare = {Kind.REMOVAL: SPARE_REMOVALS}
+        timeout = {Kind.HOST_PATH: HOST_PATH_TIMEOUT_SECONDS, Kind.REMOVAL: REMOVAL_TIMEOUT_SECONDS}
+        spare = {Kind.REMOVAL: MAX_SPARE_REMOVALS}
         self._threads = {
-            kind: Threads(kind, places, clock, timeout.get(kind), spare.get(kind, 0)) for kind, places in PLACES.items()
+            kind: Threads(kind, places, clock, timeout.get(kind), spare.get(kind, 0))
+            for kind, places in MAX_OPERATIONS.items()
         }
-        self._unmounts = Threads("unmount", UNMOUNT_PLACES, clock, REMOVAL_TIMEOUT, SPARE_REMOVALS)
-        self._ownership = Threads("ownership", OWNERSHIP_PLACES, clock)
+        self._unmounts = Threads("unmount", MAX_UNMOUNTS, clock, REMOVAL_TIMEOUT_SECONDS, MAX_SPARE_REMOVALS)
+        self._ownership = Threads("ownership", MAX_OWNERSHIP_CHANGES, clock)
         self._mounts = RecentMounts(clock)
-        self.subpaths = Threads("subPath", SUBPATH_PLACES, clock, SUBPATH_TIMEOUT)
-        self._host_subpaths = Threads("subPath of a hostPath", HOST_SUBPATH_PLACES, clock, SUBPATH_TIMEOUT)
-        self.releases = Threads("release of subPaths", RELEASE_PLACES, clock, SUBPATH_TIMEOUT)
-        self.looks = Threads("look", LOOK_PLACES, clock)
+        self.subpaths = Threads("subPath", MAX_SUBPATHS, clock, SUBPATH_TIMEOUT_SECONDS)
+        self._host_subpaths = Threads("subPath of a hostPath", MAX_HOST_SUBPATHS, clock, SUBPATH_TIMEOUT_SECONDS)
+        self.releases = Threads("release of subPaths", MAX_RELEASES, clock, SUBPATH_TIMEOUT_SECONDS)
+        self.looks = Threads("look", MAX_LOOKS, clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._gathering: dict[MountVolume | MountDevice, asyncio.Task[SetUpInputs]] = {}
         self._removals: dict[Operation, Call] = {}  # under way, each since its first turn
@@ -265,7 +266,7 @@ class OperationExecutor:
         if volume is None or not plugin:
             return None
         driver = volume.spec.served_by if volume.spec is not None else driver_of(volume.unique_name)
-        return Share(driver or plugin, UNMOUNTS_PER_DRIVER)
+        return Share(driver or plugin, MAX_UNMOUNTS_PER_DRIVER)
 
     async def _gather(self, operation: MountVolume | MountDevice, spec: VolumeSpec) -> SetUpInputs | None:
         """Request the content from other processes and return it. No place is taken, because it may take long. None =
@@ -286,7 +287,7 @@ class OperationExecutor:
         what = f"{_what(operation)} of pod {self._described(operation.uid)}"
         if kind_of(operation) is Kind.REMOVAL:
             self._removals.setdefault(operation, Call(what, "", self._clock.monotonic(), removed))
-        pausing = asyncio.get_running_loop().call_later(REMOVAL_TURN, removed.ask_to_pause)
+        pausing = asyncio.get_running_loop().call_later(REMOVAL_TURN_SECONDS, removed.ask_to_pause)
         try:
             performed = await turn.call(
                 what,
@@ -360,16 +361,16 @@ def _unique_name(operation: Operation) -> str:
 def _share(operation: Operation) -> Share | None:
     """Return how many places the calls of one driver may occupy: a driver that hangs leaves places for the others."""
     if isinstance(operation, UnmountDevice):
-        return Share(driver_of(operation.volume_name) or operation.plugin, CALLS_PER_DRIVER)
+        return Share(driver_of(operation.volume_name) or operation.plugin, MAX_CALLS_PER_DRIVER)
     server = operation.spec.served_by if isinstance(operation, MountVolume | MountDevice | ExpandVolume) else ""
-    return Share(server, CALLS_PER_DRIVER) if server else None
+    return Share(server, MAX_CALLS_PER_DRIVER) if server else None
 
 
 def _share_of_ownership(operation: Operation) -> Share | None:
     """Return how many places the changes of groups on volumes of one driver or server may occupy: one that hangs leaves
     places for the others."""
     server = operation.spec.served_by if isinstance(operation, MountVolume | MountDevice) else ""
-    return Share(server, OWNERSHIP_PER_DRIVER) if server else None
+    return Share(server, MAX_OWNERSHIP_CHANGES_PER_DRIVER) if server else None
 
 
 def _path(operation: Operation) -> str:

@@ -28,8 +28,8 @@ from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 
-LOOK = 60.0  # seconds between two looks at the directory without a change
-PLACES = 16  # sockets that are tried at once
+LOOK_SECONDS = 60.0  # between two looks at the directory without a change
+MAX_TRIED_SOCKETS = 16  # at the same time
 _TROUBLE = "plugin registration"
 
 
@@ -40,7 +40,7 @@ class PluginRegistration:
     def __init__(self, bus: Bus, clock: Clock, sockets: PluginSockets, stream: OwnedStream[RegisteredPlugin]) -> None:
         self._bus, self._clock, self._sockets, self._stream = bus, clock, sockets, stream
         self._registry = PluginRegistry()
-        self._threads = Threads("plugins", PLACES, clock)
+        self._threads = Threads("plugins", MAX_TRIED_SOCKETS, clock)
         self._changed, self._looks_due = asyncio.Event(), True
         self._attempts: set[asyncio.Task[None]] = set()
         self._logged: dict[str, str] = {}  # socket -> its last failure
@@ -105,7 +105,7 @@ class PluginRegistration:
     async def _next(self) -> None:
         now = self._clock.monotonic()
         attempt = self._registry.next_attempt(now)
-        wait = LOOK if attempt is None else min(LOOK, attempt - now)
+        wait = LOOK_SECONDS if attempt is None else min(LOOK_SECONDS, attempt - now)
         try:
             async with asyncio.timeout(max(wait, 0.0)):
                 await self._changed.wait()

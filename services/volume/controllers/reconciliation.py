@@ -1,7 +1,7 @@
 """Runs the loop of volume: reconstructs what is mounted, then starts what the reconciler decides and publishes what is
 mounted.
 
-It turns whenever something changed, when a retry or refresh is due, and at least every `TURN` seconds.
+It turns whenever something changed, when a retry or refresh is due, and at least every `TURN_SECONDS`.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.core.events.mount_events import of_plugin
 from services.volume.core.operations.outcome import PluginEvent
-from services.volume.core.reconciler import HOLD, Reconciler
+from services.volume.core.reconciler import HOLD_SECONDS, Reconciler
 from services.volume.plugins.csi import CsiPlugin
 from services.volume.plugins.plugin_calls import error_text
 from shared.pods.failures import PodFailures
@@ -41,9 +41,9 @@ LOOP = "volume"
 RECONCILE = "reconciliation"
 LOOK = "look at the directory"
 DEVICES = "(devices)"  # in place of a pod UID
-TURN = 5.0  # seconds: an idle loop turns at least this often
-SWEEP = 60.0  # seconds between looks for pod directories of which no stream has an entry
-_SHOWN = 5  # slow calls that the beat names
+TURN_SECONDS = 5.0  # an idle loop turns at least this often
+SWEEP_SECONDS = 60.0  # between looks for pod directories of which no stream has an entry
+_MAX_SHOWN_CALLS = 5  # slow calls that the beat names
 
 
 class Reconciliation:
@@ -84,7 +84,7 @@ class Reconciliation:
         loop = asyncio.get_running_loop()
         self._executor.calls.report_to(partial(call_in_loop, loop, self.on_plugin_event))
         try:
-            self._reconciler.desired.hold_until = self._clock.monotonic() + HOLD
+            self._reconciler.desired.hold_until = self._clock.monotonic() + HOLD_SECONDS
             turns = self._deadlines.begin("reconciliation")
             work_on(turns)
             await self._reconstruct()
@@ -171,7 +171,7 @@ class Reconciliation:
         self._reconciler.add_devices_on_disk(devices)
         for uid in uids:
             await self._look(uid)
-        self._next_sweep = self._clock.monotonic() + SWEEP
+        self._next_sweep = self._clock.monotonic() + SWEEP_SECONDS
         self._plan_refresh()
         self._mounted.mark_complete()
 
@@ -206,7 +206,7 @@ class Reconciliation:
         now = self._clock.monotonic()
         if now < self._next_sweep:
             return False
-        self._next_sweep = now + SWEEP
+        self._next_sweep = now + SWEEP_SECONDS
         try:
             uids = await self._executor.looks.call(self._executor.calls.uids)
             self._reconciler.actual.unread.intersection_update(uids)  # a removed directory need not be read any more
@@ -239,8 +239,8 @@ class Reconciliation:
         self._limits.check_waits()
         self._bus.trouble("pods", self._failures.line)
         slow = self._executor.slow()
-        more = [f"{len(slow) - _SHOWN} more"] if len(slow) > _SHOWN else []
-        self._bus.trouble("slow", "; ".join([*slow[:_SHOWN], *more]) or None)
+        more = [f"{len(slow) - _MAX_SHOWN_CALLS} more"] if len(slow) > _MAX_SHOWN_CALLS else []
+        self._bus.trouble("slow", "; ".join([*slow[:_MAX_SHOWN_CALLS], *more]) or None)
 
     def _reconcile_pod(self, uid: str, now: float) -> None:
         """Start and publish what is due for one pod. A programming error leads to a retry, and affects no other pod."""
@@ -284,7 +284,7 @@ class Reconciliation:
         attempts = (self._reconciler.next_attempt(now), self._failures.next_attempt(now))
         attempt = min((moment for moment in attempts if moment is not None), default=math.inf)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(attempt, now + TURN) - now):  # wait_for may swallow a cancellation
+            async with asyncio.timeout(min(attempt, now + TURN_SECONDS) - now):  # wait_for may swallow a cancellation
                 await self._changed.wait()
         if self._clock.monotonic() >= attempt:
             self._changed.set()  # the moment may be that of any pod

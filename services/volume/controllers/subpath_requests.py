@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 # Seconds that a request waits for a volume that is not mounted, because this process may have just started; less than
 # podsync waits for the answer.
-TIMEOUT = 4.0
+TIMEOUT_SECONDS = 4.0
 
 
 class SubpathRequests:
@@ -96,7 +96,7 @@ class SubpathRequests:
         """Return where the volume is mounted, "" when it is not mounted in time. The reconciler does not unmount it
         from now on."""
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while not (root := self._reconciler.begin_subpath(request.uid, request.volume)):
                     self._turned.clear()
                     await self._turned.wait()

@@ -20,10 +20,10 @@ from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 
-PLACES = 8  # readings at once
-PER_SERVER = 2  # readings at once of one driver, or of one type of volume with servers
-TIMEOUT = 30.0  # seconds of one reading
-WAIT = 2.0  # seconds that a request waits for readings
+MAX_READINGS = 8  # at the same time
+MAX_READINGS_PER_SERVER = 2  # at the same time, of one driver, or of one type of volume with servers
+TIMEOUT_SECONDS = 30.0  # of one reading
+WAIT_SECONDS = 2.0  # that a request waits for readings
 
 Key = tuple[str, str]  # pod UID, key of the volume
 
@@ -34,7 +34,7 @@ class VolumeUsages:
 
     def __init__(self, reconciler: Reconciler, calls: PluginCalls, clock: Clock) -> None:
         self._reconciler, self._calls, self._clock = reconciler, calls, clock
-        self._threads = Threads("usage", PLACES, clock, TIMEOUT)
+        self._threads = Threads("usage", MAX_READINGS, clock, TIMEOUT_SECONDS)
         self._last: dict[Key, VolumeReading] = {}
         self.on_event: Callable[[KubeEvent], None] = lambda _: None
         self._reading: dict[Key, asyncio.Task[None]] = {}
@@ -50,7 +50,7 @@ class VolumeUsages:
         if pod is None or not measured:
             return FoundVolumeUsage()
         readings = [self._begin(uid, key, pod.mounts[key]) for key in {*measured.values()}]
-        await asyncio.wait(readings, timeout=WAIT)
+        await asyncio.wait(readings, timeout=WAIT_SECONDS)
         found = []
         for name, key in measured.items():
             if (last := self._last.get((uid, key))) is not None:
@@ -79,7 +79,9 @@ class VolumeUsages:
     async def _read(self, uid: str, key: str, spec: VolumeSpec) -> None:
         server = spec.served_by or (spec.plugin if spec.node_path else "")
         try:
-            async with self._threads.turn(f"{uid}/{key}", Share(server, PER_SERVER) if server else None) as turn:
+            async with self._threads.turn(
+                f"{uid}/{key}", Share(server, MAX_READINGS_PER_SERVER) if server else None
+            ) as turn:
                 reading = await turn.call(f"usage of {key} of pod {uid}", self._calls.usage, uid, key, spec)
         except (OSError, ContentError) as error:
             log.debug("the usage of %s of pod %s cannot be read: %s", key, uid, error)

@@ -34,8 +34,8 @@ from services.volume.core.world.actual_state_of_world import ActualStateOfWorld,
 from services.volume.core.world.attachments import Attachments
 from services.volume.core.world.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
 
-QUIET = 10.0  # seconds for which LAGGING and UNANSWERED failures are not reported
-HOLD = 5.0  # seconds after the start for which a provisional volume waits for the node's resources
+QUIET_SECONDS = 10.0  # for which LAGGING and UNANSWERED failures are not reported
+HOLD_SECONDS = 5.0  # after the start for which a provisional volume waits for the node's resources
 
 
 @dataclass
@@ -277,13 +277,13 @@ class Reconciler:
                 self._backoff.retry_now(*other)
 
     def _is_quiet(self, operation: Operation, now: float, outcome: Outcome) -> bool:
-        """Return whether a failure is not reported yet: one that is expected to end soon is reported only after `QUIET`
-        seconds."""
+        """Return whether a failure is not reported yet: one that is expected to end soon is reported only after
+        `QUIET_SECONDS`."""
         key = (operation.uid, operation.volume)
         if outcome.kind is FailureKind.LASTING:
             self._failing_since.pop(key, None)
             return False
-        return now - self._failing_since.setdefault(key, now) < QUIET
+        return now - self._failing_since.setdefault(key, now) < QUIET_SECONDS
 
     def _mount_done(self, operation: MountVolume, outcome: Outcome, shown: str) -> None:
         key, spec = (operation.uid, operation.volume), operation.spec

@@ -176,7 +176,7 @@ def csi_cluster(path: Path, monkeypatch: pytest.MonkeyPatch) -> CsiCluster:
     """A cluster whose driver and neighbours do not run yet. `path`: a short one, for that of a socket has at most 107
     bytes."""
     monkeypatch.setattr(root_dir, "prepare", lambda path: Path(path).mkdir(parents=True, exist_ok=True))
-    monkeypatch.setattr(orphans, "ORPHAN_GRACE", 0.05)
+    monkeypatch.setattr(orphans, "ORPHAN_GRACE_SECONDS", 0.05)
     for room in (operation_backoff, claim_reads, plugin_registry):  # the tests wait for what a retry does, not for it
         monkeypatch.setattr(room, "RETRIES", replace(room.RETRIES, initial=0.05))
     cluster = CsiCluster(path)

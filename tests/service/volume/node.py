@@ -121,7 +121,7 @@ async def started_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
         Path(path).mkdir(exist_ok=True)
 
     monkeypatch.setattr(root_dir, "prepare", without_mounts)
-    monkeypatch.setattr(orphans, "ORPHAN_GRACE", 0.05)
+    monkeypatch.setattr(orphans, "ORPHAN_GRACE_SECONDS", 0.05)
     node = Node(tmp_path)
     await node.podsync.start()
     return node

@@ -94,7 +94,7 @@ class ClaimCluster(Cluster):
 @pytest.fixture
 async def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClaimCluster:
     monkeypatch.setattr(root_dir, "prepare", lambda path: Path(path).mkdir(parents=True, exist_ok=True))
-    monkeypatch.setattr(orphans, "ORPHAN_GRACE", 0.05)
+    monkeypatch.setattr(orphans, "ORPHAN_GRACE_SECONDS", 0.05)
     monkeypatch.setattr("tests.service.volume.cluster.build", lambda context: Volume(context, WITH_DISKS))
     cluster = ClaimCluster(tmp_path)
     (cluster.root / "disks" / "data").mkdir(parents=True)
@@ -305,8 +305,8 @@ async def test_a_volume_of_one_pod_waits_while_the_directory_of_another_pod_cann
         return volumes_of(self, uid, plugin)
 
     monkeypatch.setattr(PodDirectories, "volumes_of", read)
-    monkeypatch.setattr(reconciliation, "SWEEP", 0.1)
-    monkeypatch.setattr(reconciliation, "TURN", 0.1)
+    monkeypatch.setattr(reconciliation, "SWEEP_SECONDS", 0.1)
+    monkeypatch.setattr(reconciliation, "TURN_SECONDS", 0.1)
     cluster.run("a", PodState.FINISHED)
     cluster.run("b")
     async with cluster.volume():

@@ -94,7 +94,7 @@ async def test_an_inline_volume_needs_a_csi_driver_that_takes_it(cluster: CsiClu
 async def test_tokens_are_passed_and_a_driver_that_requires_it_is_called_again(
     cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconciliation, "TURN", 0.1)
+    monkeypatch.setattr(reconciliation, "TURN_SECONDS", 0.1)
     cluster.csi_driver(attachRequired=False, tokenRequests=[{"audience": "vault"}], requiresRepublish=True)
     cluster.bind()
     async with cluster.volume(sync_frequency=0.2):
@@ -153,7 +153,7 @@ async def test_a_volume_waits_for_its_driver_and_goes_on_when_it_is_registered(
     cluster.bind()
     cluster.driver.remove()
     async with cluster.volume():
-        monkeypatch.setattr(reconciler, "QUIET", 0.5)
+        monkeypatch.setattr(reconciler, "QUIET_SECONDS", 0.5)
         cluster.run("a")
         assert await cluster.until_error("a") == (
             'MountVolume.MountDevice failed for volume "pv-1" : kubernetes.io/csi: attacher.MountDevice failed to '

@@ -18,7 +18,7 @@ EXHAUSTED = {"message": "no slot left", "errorCode": 8}
 
 @pytest.fixture
 async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
-    monkeypatch.setattr(mount_waits, "TIMEOUT", 0.2)
+    monkeypatch.setattr(mount_waits, "TIMEOUT_SECONDS", 0.2)
     async with running_csi_cluster(monkeypatch) as cluster:
         cluster.driver.node = info(3)
         yield cluster

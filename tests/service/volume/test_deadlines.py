@@ -56,7 +56,7 @@ async def test_a_directory_that_is_listed_slowly_is_waited_for(
         return uids(directories)
 
     monkeypatch.setattr(PodDirectories, "uids", slow)
-    monkeypatch.setattr(reconciliation, "SWEEP", 0.0)
+    monkeypatch.setattr(reconciliation, "SWEEP_SECONDS", 0.0)
     async with node.volume():
         assert await asyncio.to_thread(entered.wait, WAIT_SECONDS)
         pass_time(node.deadlines, 10 * SECONDS)

@@ -82,7 +82,7 @@ async def test_devices_of_a_driver_that_hangs_stop_no_device_of_another(
         unmount(plugin, volume_name)
 
     monkeypatch.setattr(DiskPlugin, "unmount_device", hanging)
-    disks = ["fine^0", *(f"slow^{number}" for number in range(operation_executor.CALLS_PER_DRIVER + 1))]
+    disks = ["fine^0", *(f"slow^{number}" for number in range(operation_executor.MAX_CALLS_PER_DRIVER + 1))]
     for disk in disks:
         (node.root / "disks" / disk).mkdir()
         node.volumes.append({"name": disk, "disk": {"name": disk}})
@@ -92,7 +92,7 @@ async def test_devices_of_a_driver_that_hangs_stop_no_device_of_another(
         for disk in disks[1:]:
             node.admit(disk, state=PodState.FINISHED)
         async with asyncio.timeout(WAIT_SECONDS):
-            while len(begun) < operation_executor.CALLS_PER_DRIVER:
+            while len(begun) < operation_executor.MAX_CALLS_PER_DRIVER:
                 await asyncio.sleep(0.01)
         node.admit(disks[0], state=PodState.FINISHED)
         await until_logged(node, "unmount device fine^0")

@@ -141,7 +141,7 @@ async def test_who_does_not_know_the_pod_yet_is_waited_for_in_silence(cluster: C
 
 
 async def test_a_lasting_failure_is_reported_after_a_while(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciler, "QUIET", 0.0)
+    monkeypatch.setattr(reconciler, "QUIET_SECONDS", 0.0)
     cluster.errors["Secret/shop/s"] = 'secrets "s" is forbidden: no'
     cluster.admit("u", "key")
     async with cluster.volume():
@@ -261,7 +261,7 @@ async def test_one_ask_for_all_that_want_the_same(cluster: Cluster) -> None:
 async def test_the_periodic_refresh_finds_a_change_without_an_event(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconciliation, "TURN", 0.01)
+    monkeypatch.setattr(reconciliation, "TURN_SECONDS", 0.01)
     cluster.admit("u", "key")
     async with cluster.volume(sync_frequency=0.02):
         await cluster.until_mounted("u", "key")
@@ -274,7 +274,7 @@ async def test_a_token_is_renewed_before_it_expires_and_kept_when_that_fails(
 ) -> None:
     monkeypatch.setattr(token_cache, "MAX_USE_SECONDS", 0.05)
     monkeypatch.setattr(token_cache.CachedToken, "refresh_at", lambda self, jitter: self.received + 0.05)
-    monkeypatch.setattr(cluster_content, "TRY_AGAIN", 0.05)
+    monkeypatch.setattr(cluster_content, "RETRY_SECONDS", 0.05)
     cluster.admit("u", "access")
     async with cluster.volume():
         await cluster.until_mounted("u", "access")

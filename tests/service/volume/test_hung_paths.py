@@ -11,7 +11,7 @@ from bus.messages.podsync import PodState
 from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths, VolumeState
 from services.volume.adapters import recent_mounts, subpaths
 from services.volume.controllers import operation_executor
-from services.volume.core.operations.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT
+from services.volume.core.operations.mount_shares import MAX_CALLS_PER_LOCAL_MOUNT, MAX_CALLS_PER_MOUNT
 from services.volume.plugins import host_path
 from services.volume.plugins.host_path import HostPath
 from shared.host.mountinfo import MountPoint
@@ -61,7 +61,7 @@ class DeadServer:
 @pytest.fixture
 def dead(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadServer]:
     dead = DeadServer()
-    monkeypatch.setattr(operation_executor, "HOST_PATH_TIMEOUT", 0.05)
+    monkeypatch.setattr(operation_executor, "HOST_PATH_TIMEOUT_SECONDS", 0.05)
     monkeypatch.setattr(host_path, "check_host_path", dead.check)
     monkeypatch.setattr(subpaths, "_open_subpath", dead.opened)
     monkeypatch.setattr(subpaths, "bind", lambda source, target: None)
@@ -84,7 +84,7 @@ async def test_paths_that_hang_are_named_and_stop_no_other_volume(node: Node, de
         node.admit("fine", "cache", "logs")
         await node.mounted.until(lambda _: mounted(node, "fine"))
         await node.until_troubles("MountVolume nfs-0 of pod default/web (hung-00): /dead/0 does not answer")
-        assert dead.most == CALLS_PER_LOCAL_MOUNT, "by its text it is below /"
+        assert dead.most == MAX_CALLS_PER_LOCAL_MOUNT, "by its text it is below /"
         error = node.mounted.state["hung-00"].volumes["nfs-0"].error
         assert error.startswith('MountVolume.SetUp failed for volume "nfs-0" : hostPath type check failed: /dead/0 ')
         dead.answers.set()
@@ -97,8 +97,8 @@ def dead_mount(dead: DeadServer, monkeypatch: pytest.MonkeyPatch) -> DeadServer:
     """It is mounted at `/dead`; a call that waits for a place waits longer than the test."""
     table = (MountPoint("/", "ext4", shared=True), MountPoint("/dead", "fuse.sshfs", shared=True))
     monkeypatch.setattr(recent_mounts, "mount_table", lambda: table)
-    monkeypatch.setattr(operation_executor, "HOST_PATH_TIMEOUT", 10 * WAIT_SECONDS)
-    monkeypatch.setattr(operation_executor, "SUBPATH_TIMEOUT", 10 * WAIT_SECONDS)
+    monkeypatch.setattr(operation_executor, "HOST_PATH_TIMEOUT_SECONDS", 10 * WAIT_SECONDS)
+    monkeypatch.setattr(operation_executor, "SUBPATH_TIMEOUT_SECONDS", 10 * WAIT_SECONDS)
     return dead
 
 
@@ -108,7 +108,7 @@ async def test_paths_that_hang_below_one_mount_stop_no_hostpath_elsewhere(node: 
         node.admit(f"hung-{number:02}", f"nfs-{number}")
     async with node.volume():
         async with asyncio.timeout(WAIT_SECONDS):
-            while dead_mount.under_way < CALLS_PER_MOUNT:
+            while dead_mount.under_way < MAX_CALLS_PER_MOUNT:
                 await asyncio.sleep(0)
         node.admit("fine", "host")
         await node.mounted.until(lambda _: mounted(node, "fine"))
@@ -116,15 +116,15 @@ async def test_paths_that_hang_below_one_mount_stop_no_hostpath_elsewhere(node: 
             node.admitted.delete(f"hung-{number:02}")
         node.admit("later", "host")
         await node.mounted.until(lambda _: mounted(node, "later"))
-        assert dead_mount.most == CALLS_PER_MOUNT
+        assert dead_mount.most == MAX_CALLS_PER_MOUNT
         dead_mount.answers.set()
 
 
 async def test_a_path_below_a_mount_of_which_others_hang_is_an_error_that_names_the_mount(
     node: Node, dead_mount: DeadServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operation_executor, "HOST_PATH_TIMEOUT", 0.05)
-    for number in range(CALLS_PER_MOUNT + 1):
+    monkeypatch.setattr(operation_executor, "HOST_PATH_TIMEOUT_SECONDS", 0.05)
+    for number in range(MAX_CALLS_PER_MOUNT + 1):
         node.volumes.append({"name": f"nfs-{number}", "hostPath": {"path": f"/dead/{number}", "type": "Directory"}})
         node.admit(f"hung-{number}", f"nfs-{number}")
     async with node.volume():
@@ -147,7 +147,7 @@ async def test_subpaths_that_hang_stop_no_subpath_of_another_volume(node: Node, 
     async with node.volume():
         hung = [subpath(node, f"hung-{number:02}", f"nfs-{number}") for number in range(HUNG)]
         async with asyncio.timeout(WAIT_SECONDS):
-            while dead.under_way < CALLS_PER_LOCAL_MOUNT:
+            while dead.under_way < MAX_CALLS_PER_LOCAL_MOUNT:
                 await asyncio.sleep(0)
         node.admit("fine", "cache")
         assert (await subpath(node, "fine", "cache")).host_path
@@ -168,10 +168,10 @@ async def test_subpaths_that_hang_below_one_mount_stop_no_subpath_of_a_hostpath_
     async with node.volume():
         hung = [subpath(node, f"hung-{number:02}", f"nfs-{number}") for number in range(HUNG)]
         async with asyncio.timeout(WAIT_SECONDS):
-            while dead_mount.under_way < CALLS_PER_MOUNT:
+            while dead_mount.under_way < MAX_CALLS_PER_MOUNT:
                 await asyncio.sleep(0)
         assert (await subpath(node, "fine", "host")).host_path
-        assert dead_mount.most == CALLS_PER_MOUNT
+        assert dead_mount.most == MAX_CALLS_PER_MOUNT
         dead_mount.answers.set()
         await asyncio.gather(*hung)
 

@@ -12,7 +12,7 @@ from services.volume.adapters import csi_client
 from services.volume.adapters.csi_client import CsiClient
 from services.volume.adapters.ownership import give_to_group
 from services.volume.controllers import operation_executor
-from services.volume.controllers.operation_executor import CALLS_PER_DRIVER
+from services.volume.controllers.operation_executor import MAX_CALLS_PER_DRIVER
 from services.volume.plugins import csi
 from tests.service.volume.csi_cluster import DRIVER, CsiCluster, running_csi_cluster
 from tests.support.waits.deadline import WAIT_SECONDS
@@ -42,7 +42,7 @@ async def test_volumes_whose_files_get_a_group_leave_the_driver_to_the_others(
         real(root, group, **more)
 
     monkeypatch.setattr(csi, "give_to_group", slow)
-    large = [f"large-{number}" for number in range(2 * CALLS_PER_DRIVER)]
+    large = [f"large-{number}" for number in range(2 * MAX_CALLS_PER_DRIVER)]
     async with cluster.volume():
         try:
             for uid in large:
@@ -89,7 +89,7 @@ async def test_changes_of_groups_on_volumes_of_one_driver_leave_places_for_other
         assert may_end.wait(WAIT_SECONDS)
 
     monkeypatch.setattr(csi, "give_to_group", hang)
-    monkeypatch.setattr(operation_executor, "OWNERSHIP_PER_DRIVER", 2)
+    monkeypatch.setattr(operation_executor, "MAX_OWNERSHIP_CHANGES_PER_DRIVER", 2)
     uids = [f"pod-{number}" for number in range(4)]
     async with cluster.volume():
         try:
@@ -123,7 +123,7 @@ async def test_a_pod_that_ends_waits_for_one_hanging_mount_of_its_volume_at_most
     async with cluster.volume():
         cluster.run("old")
         await cluster.until_mounted("old")
-        monkeypatch.setattr(csi_client, "TIMEOUT", 0.4)
+        monkeypatch.setattr(csi_client, "TIMEOUT_SECONDS", 0.4)
         monkeypatch.setattr(CsiClient, "publish", published)
         monkeypatch.setattr(CsiClient, "unpublish", unpublished)
         cluster.driver.fault("NodePublishVolume", "hang", times=10)

@@ -82,7 +82,7 @@ async def test_long_removals_take_turns_with_the_others(node: Node, monkeypatch:
         remove_tree(path, removed)
 
     monkeypatch.setattr(backing_directory, "remove_tree", remove)
-    monkeypatch.setattr(operation_executor, "REMOVAL_TURN", 0.05)
+    monkeypatch.setattr(operation_executor, "REMOVAL_TURN_SECONDS", 0.05)
     async with node.volume():
         for uid in (*turns, "fifth"):
             node.admit(uid, "cache")
@@ -109,7 +109,7 @@ async def test_removals_that_hang_are_named_and_stop_no_other(node: Node, monkey
         return perform(calls, operation, gathered, removed)
 
     monkeypatch.setattr(PluginCalls, "perform", hanging)
-    monkeypatch.setattr(operation_executor, "REMOVAL_TIMEOUT", 0.5)
+    monkeypatch.setattr(operation_executor, "REMOVAL_TIMEOUT_SECONDS", 0.5)
     hung = [f"hung-{number}" for number in range(LONG)]
     async with node.volume():
         for uid in (*hung, "fifth"):
@@ -144,9 +144,9 @@ async def test_unmounts_of_one_server_that_hang_stop_no_other_removal(
         return Performed("/share")
 
     monkeypatch.setattr(PluginCalls, "perform", hanging)
-    monkeypatch.setattr(operation_executor, "REMOVAL_TIMEOUT", 0.05)
+    monkeypatch.setattr(operation_executor, "REMOVAL_TIMEOUT_SECONDS", 0.05)
     node.volumes.append({"name": "share", "nfs": {"server": "storage", "path": "/share"}})
-    hung = [f"hung-{number}" for number in range(operation_executor.SPARE_REMOVALS + 2 * LONG)]
+    hung = [f"hung-{number}" for number in range(operation_executor.MAX_SPARE_REMOVALS + 2 * LONG)]
     async with node.volume():
         for uid in hung:
             node.admit(uid, "share")
@@ -155,11 +155,11 @@ async def test_unmounts_of_one_server_that_hang_stop_no_other_removal(
         for uid in hung:
             node.admit(uid, state=PodState.FINISHED)
         async with asyncio.timeout(WAIT_SECONDS):
-            while len(begun) < operation_executor.UNMOUNTS_PER_DRIVER:
+            while len(begun) < operation_executor.MAX_UNMOUNTS_PER_DRIVER:
                 await asyncio.sleep(0.01)
         node.admit("fine", state=PodState.FINISHED)
         await node.until_gone("fine")
-        assert len(begun) == operation_executor.UNMOUNTS_PER_DRIVER
+        assert len(begun) == operation_executor.MAX_UNMOUNTS_PER_DRIVER
         answers.set()
         await node.mounted.until(lambda state: not state)
 
@@ -178,7 +178,7 @@ async def test_a_volume_whose_unmount_hangs_is_mounted_again_only_after_the_unmo
         return given
 
     monkeypatch.setattr(PluginCalls, "perform", hanging)
-    monkeypatch.setattr(operation_executor, "REMOVAL_TIMEOUT", 0.05)
+    monkeypatch.setattr(operation_executor, "REMOVAL_TIMEOUT_SECONDS", 0.05)
     node.admit("u", "cache")
     async with node.volume():
         await node.mounted.until(lambda _: mounted(node, "u"))
@@ -211,7 +211,7 @@ async def test_a_removal_that_pauses_ends_before_its_volume_is_mounted_again(
         remove_tree(path, removed)
 
     monkeypatch.setattr(backing_directory, "remove_tree", remove)
-    monkeypatch.setattr(operation_executor, "REMOVAL_TURN", 0.2)
+    monkeypatch.setattr(operation_executor, "REMOVAL_TURN_SECONDS", 0.2)
     node.admit("u", "cache")
     async with node.volume():
         await node.mounted.until(lambda _: mounted(node, "u"))

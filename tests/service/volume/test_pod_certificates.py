@@ -122,8 +122,8 @@ async def test_a_restart_keeps_the_files_until_another_certificate_is_issued(clu
 
 
 async def test_a_certificate_that_is_due_is_renewed(cluster: Signing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_certificates, "JITTER", 0.0)
-    monkeypatch.setattr(pod_certificates, "LOOK_AGAIN", 1.0)
+    monkeypatch.setattr(pod_certificates, "JITTER_SECONDS", 0.0)
+    monkeypatch.setattr(pod_certificates, "LOOK_SECONDS", 1.0)
     async with cluster.volume(gates=GATES):
         cluster.issue(await cluster.until_requested(1), begin="2000-01-01T00:00:00Z")
         await cluster.until_mounted("u", "identity")

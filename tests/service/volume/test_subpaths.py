@@ -19,7 +19,7 @@ SECRET_PATH = "of-a-secret"
 @pytest.fixture
 async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(root_dir, "prepare", lambda path: Path(path).mkdir(exist_ok=True))
-    monkeypatch.setattr(orphans, "ORPHAN_GRACE", 0.05)
+    monkeypatch.setattr(orphans, "ORPHAN_GRACE_SECONDS", 0.05)
     monkeypatch.setattr(subpaths, "bind", lambda source, target: None)
     monkeypatch.setattr(subpaths, "unmount_all", lambda target: None)
     node = Node(tmp_path)
@@ -63,7 +63,7 @@ async def test_a_volume_that_is_not_mounted_yet_is_waited_for(node: Node) -> Non
 async def test_a_volume_that_is_never_mounted_is_an_error_with_the_kubelets_text(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "TIMEOUT", 0.05)
+    monkeypatch.setattr(requests, "TIMEOUT_SECONDS", 0.05)
     async with node.volume():
         assert await ask(node) == PreparedSubpath(error='cannot find volume "cache" to mount into container "c"')
 

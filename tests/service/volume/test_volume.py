@@ -93,7 +93,7 @@ async def test_a_turn_without_a_change_looks_at_no_pod(node: Node, monkeypatch: 
 
     monkeypatch.setattr(Reconciler, "operations", counted)
     monkeypatch.setattr(reconciliation.Reconciliation, "_report", turned)
-    monkeypatch.setattr(reconciliation, "TURN", 0.001)
+    monkeypatch.setattr(reconciliation, "TURN_SECONDS", 0.001)
     node.admit("u", "cache")
     node.admitted.mark_complete()
     async with node.volume():
@@ -198,7 +198,7 @@ class Gate:
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """One operation of each kind at a time."""
     gate = Gate()
-    monkeypatch.setattr(operation_executor, "PLACES", dict.fromkeys(Kind, 1))
+    monkeypatch.setattr(operation_executor, "MAX_OPERATIONS", dict.fromkeys(Kind, 1))
     monkeypatch.setattr(PluginCalls, "perform", lambda *arguments: gate.perform(*arguments))  # noqa: PLW0108 - bound to the calls, not to the gate
     yield gate
     gate.opened.set()
@@ -256,7 +256,7 @@ async def test_a_teardown_kept_waiting_by_a_long_one_does_not_take_the_data_of_t
 async def test_neither_events_nor_listings_of_directories_wait_for_operations_that_hang(
     node: Node, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconciliation, "SWEEP", 0.0)  # a look in every turn of the loop
+    monkeypatch.setattr(reconciliation, "SWEEP_SECONDS", 0.0)  # a look in every turn of the loop
     node.admitted.mark_complete()
     node.admit("hung", "cache")
     async with node.volume():
@@ -270,7 +270,7 @@ async def test_neither_events_nor_listings_of_directories_wait_for_operations_th
 async def test_a_podsync_that_lost_its_records_and_finds_the_pod_again_keeps_its_volume(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orphans, "ORPHAN_GRACE", 2.0)
+    monkeypatch.setattr(orphans, "ORPHAN_GRACE_SECONDS", 2.0)
     node.admit("u", "cache")
     node.admitted.mark_complete()
     async with node.volume():

@@ -44,11 +44,11 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ),
         (
             "volumes that plugins read at once; of one CSI driver, or all of NFS",
-            f"{volume_usage.PLACES}; {volume_usage.PER_SERVER}",
+            f"{volume_usage.MAX_READINGS}; {volume_usage.MAX_READINGS_PER_SERVER}",
         ),
         (
             "seconds that such figures of a pod are waited for; seconds of one reading",
-            f"{volume_usage.WAIT:.0f}; {volume_usage.TIMEOUT:.0f}",
+            f"{volume_usage.WAIT_SECONDS:.0f}; {volume_usage.TIMEOUT_SECONDS:.0f}",
         ),
         (
             "seconds that a request waits for a reading; for new figures of files",

@@ -11,7 +11,7 @@ from services.podsync.core.images import docker_config, image_reference, pull_pr
 from services.sources.controllers import trust_bundles
 from services.volume.adapters import atomic_writer
 from services.volume.core.files.payload import MAX_PAYLOAD_BYTES
-from services.volume.core.operations.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT
+from services.volume.core.operations.mount_shares import MAX_CALLS_PER_LOCAL_MOUNT, MAX_CALLS_PER_MOUNT
 from shared.cri import content_store
 from shared.podspec import support
 from shared.podspec.exec_space import MAX_SPACE_BYTES, MAX_STRING_BYTES
@@ -51,11 +51,11 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ),
         (
             "checks of hostPaths below one mount at once; of a local file system, or `/`",
-            f"{CALLS_PER_MOUNT}; {CALLS_PER_LOCAL_MOUNT}",
+            f"{MAX_CALLS_PER_MOUNT}; {MAX_CALLS_PER_LOCAL_MOUNT}",
         ),
         (
             "subPaths of hostPaths below one mount at once; of a local file system, or `/`",
-            f"{CALLS_PER_MOUNT}; {CALLS_PER_LOCAL_MOUNT}",
+            f"{MAX_CALLS_PER_MOUNT}; {MAX_CALLS_PER_LOCAL_MOUNT}",
         ),
         ("bytes of a manifest", f"{pull_progress.MANIFEST_BYTES >> 20} MiB"),
         ("layers of an image", pull_progress._MAX_LAYERS),

@@ -10,10 +10,10 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from services.volume.adapters.certificate_keys import new_key
 from services.volume.core.files.pod_certificates import (
-    ABANDON_AFTER,
-    JITTER,
-    LOOK_AGAIN,
-    OVERDUE_AFTER,
+    ABANDON_AFTER_SECONDS,
+    JITTER_SECONDS,
+    LOOK_SECONDS,
+    OVERDUE_AFTER_SECONDS,
     CertificateKey,
     CertificatePart,
     Credential,
@@ -58,9 +58,9 @@ def test_a_certificate_is_requested_once_read_until_it_is_issued_and_renewed_whe
     still, events = answered(pending(), {"status": {}}, KEY, wall=NOW, chance=0.5)
     assert (still, events) == (pending(), ())
     fresh = issued()
-    assert fresh == Projection(Credential(b"key", CHAIN.encode(), NOW + 7200 + JITTER / 2, NOW + 14400))
+    assert fresh == Projection(Credential(b"key", CHAIN.encode(), NOW + 7200 + JITTER_SECONDS / 2, NOW + 14400))
     assert next_step(fresh, NOW + 7200) is Step.NOTHING
-    due = NOW + 7200 + JITTER / 2
+    due = NOW + 7200 + JITTER_SECONDS / 2
     assert look_again_at(fresh, NOW) == due
     assert next_step(fresh, due) is Step.REQUEST
     renewing = requested(fresh, "req-2", b"new", wall=due, chance=0.0)
@@ -74,11 +74,11 @@ def test_a_certificate_is_requested_once_read_until_it_is_issued_and_renewed_whe
 def test_a_certificate_that_is_due_when_it_is_issued_is_renewed_once_a_minute() -> None:
     late, _ = answered(pending(), result(beginRefreshAt="2020-01-01T00:00:00Z"), KEY, wall=NOW, chance=0.5)
     assert next_step(late, NOW) is Step.REQUEST
-    assert look_again_at(late, NOW) == NOW + LOOK_AGAIN
+    assert look_again_at(late, NOW) == NOW + LOOK_SECONDS
 
 
 def test_a_request_that_vanished_is_made_again_after_ten_minutes() -> None:
-    until = NOW + ABANDON_AFTER + JITTER / 2
+    until = NOW + ABANDON_AFTER_SECONDS + JITTER_SECONDS / 2
     assert answered(pending(), None, KEY, wall=until, chance=0.0) == (pending(), ())
     gone, _ = answered(pending(), None, KEY, wall=until + 1, chance=0.0)
     assert next_step(gone, until + 1) is Step.REQUEST
@@ -97,21 +97,21 @@ def test_a_request_that_was_denied_or_failed_is_final_and_an_event(kind: str) ->
 
 def test_a_certificate_that_is_not_renewed_is_reported_once_late_and_once_expired() -> None:
     fresh = issued()
-    due = NOW + 7200 + JITTER / 2
-    assert aged(fresh, KEY, due + OVERDUE_AFTER) == (fresh, ())
-    late, events = aged(fresh, KEY, due + OVERDUE_AFTER + 1)
+    due = NOW + 7200 + JITTER_SECONDS / 2
+    assert aged(fresh, KEY, due + OVERDUE_AFTER_SECONDS) == (fresh, ())
+    late, events = aged(fresh, KEY, due + OVERDUE_AFTER_SECONDS + 1)
     assert [(event.reason, event.message) for event in events] == [
         ("CertificateOverdueForRefresh", "PodCertificate refresh overdue")
     ]
-    assert aged(late, KEY, due + OVERDUE_AFTER + 2) == (late, ())
+    assert aged(late, KEY, due + OVERDUE_AFTER_SECONDS + 2) == (late, ())
     _, events = aged(late, KEY, NOW + 14401)
     assert [(event.reason, event.message) for event in events] == [("CertificateExpired", "PodCertificate expired")]
     assert next_step(late, NOW + 14401) is Step.REQUEST
 
 
 def test_the_state_is_named_as_in_the_kubelets_metric() -> None:
-    due = NOW + 7200 + JITTER / 2
-    states = [state_of(issued(), wall) for wall in (NOW, due + OVERDUE_AFTER + 1, NOW + 14401)]
+    due = NOW + 7200 + JITTER_SECONDS / 2
+    states = [state_of(issued(), wall) for wall in (NOW, due + OVERDUE_AFTER_SECONDS + 1, NOW + 14401)]
     assert states == ["fresh", "overdue_for_refresh", "expired"]
     assert state_of(Projection(), NOW) == state_of(pending(), NOW) == "not_yet_issued"
     for kind in ("Denied", "Failed"):

@@ -3,7 +3,7 @@
 import pytest
 
 from bus.messages.podsync import PodState
-from services.volume.core.mounting.orphans import ORPHAN_GRACE
+from services.volume.core.mounting.orphans import ORPHAN_GRACE_SECONDS
 from services.volume.core.operations.operations import MakePodDirectories, RemovePodDirectory, UnmountVolume
 from services.volume.core.operations.outcome import FoundVolume
 from tests.unit.volume.reconciling import World
@@ -33,7 +33,7 @@ def test_what_a_new_podsync_does_not_list_has_a_grace_in_which_it_may_be_found_a
     world.set_freshness()
     assert world.started() == []
     world.admit("cache")
-    world.now += ORPHAN_GRACE
+    world.now += ORPHAN_GRACE_SECONDS
     assert world.started() == []
     assert world.view() == {"cache": ("mounted", "/p/cache")}
 
@@ -45,7 +45,7 @@ def test_what_a_new_podsync_does_not_list_is_unmounted_after_the_grace(world: Wo
     world.reconciler.desired.withdraw("u")
     world.set_freshness()
     assert world.started() == []
-    world.now += ORPHAN_GRACE
+    world.now += ORPHAN_GRACE_SECONDS
     assert world.started() == ["UnmountVolume cache"]
 
 
@@ -95,8 +95,8 @@ def test_an_orphan_is_torn_down_only_after_a_complete_list_and_a_grace(world: Wo
     world.operations()
     world.set_freshness()
     assert world.started() == []
-    assert world.reconciler.next_attempt(world.now) == world.now + ORPHAN_GRACE
-    world.now += ORPHAN_GRACE
+    assert world.reconciler.next_attempt(world.now) == world.now + ORPHAN_GRACE_SECONDS
+    world.now += ORPHAN_GRACE_SECONDS
     assert world.started() == ["UnmountVolume cache"]
     world.finish(UnmountVolume("u", "cache"))
     assert world.started() == ["RemovePodDirectory"]
@@ -108,20 +108,20 @@ def test_the_grace_of_an_orphan_starts_over_when_the_list_was_in_doubt(world: Wo
     world.reconciler.actual.directories.add("u")
     world.operations()
     world.set_freshness(complete=True, stale=True)
-    world.now += ORPHAN_GRACE
+    world.now += ORPHAN_GRACE_SECONDS
     world.operations()
     world.set_freshness()
     assert world.started() == []
-    world.now += ORPHAN_GRACE
+    world.now += ORPHAN_GRACE_SECONDS
     assert world.started() == ["RemovePodDirectory"]
 
 
 def test_a_directory_that_appears_before_its_pod_is_left_alone(world: World) -> None:
     world.reconciler.actual.directories.add("u")
     assert world.started() == []
-    world.now += ORPHAN_GRACE / 2
+    world.now += ORPHAN_GRACE_SECONDS / 2
     world.admit()
     assert world.started() == ["MakePodDirectories"]
-    world.now += ORPHAN_GRACE
+    world.now += ORPHAN_GRACE_SECONDS
     world.finish(MakePodDirectories("u"))
     assert world.started() == []

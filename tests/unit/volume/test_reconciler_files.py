@@ -7,7 +7,7 @@ from bus.messages.podsync import PodState
 from services.volume.core.files.payload import FailureKind
 from services.volume.core.operations.operations import RemoveOldFiles, UnmountVolume
 from services.volume.core.operations.outcome import FoundVolume, Outcome
-from services.volume.core.reconciler import QUIET
+from services.volume.core.reconciler import QUIET_SECONDS
 from tests.unit.volume.reconciling import CFG, World
 
 
@@ -102,7 +102,7 @@ def test_a_failure_that_is_expected_to_end_soon_is_reported_only_after_a_while(w
         if kind is FailureKind.UNANSWERED:
             assert done.retry_in == 0.5
         world.now += done.retry_in
-    assert world.now - began >= QUIET
+    assert world.now - began >= QUIET_SECONDS
 
 
 @pytest.mark.parametrize("complete", [True, False])

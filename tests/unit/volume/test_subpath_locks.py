@@ -23,7 +23,7 @@ def hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Subpaths]:
             assert answers.wait(WAIT_SECONDS)
 
     monkeypatch.setattr(subpaths, "bind", bind)
-    monkeypatch.setattr(subpaths, "LOCK_TIMEOUT", 0.05)
+    monkeypatch.setattr(subpaths, "LOCK_TIMEOUT_SECONDS", 0.05)
     paths = Subpaths(PodDirectories(str(tmp_path)))
     (tmp_path / "volume").mkdir()
     binding = threading.Thread(target=paths.prepare, args=("u", "dead", "c", 0, str(tmp_path / "volume"), "part"))

@@ -10,7 +10,7 @@ from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.volume.core.specs.volume_spec import Refused
 from services.volume.core.world.desired_state_of_world import DesiredVolumes
 
-TIMEOUT = 123.0  # seconds
+TIMEOUT_SECONDS = 123.0
 
 
 @dataclass
@@ -33,7 +33,7 @@ class MountWaits:
         if pod is None or not missing:
             self._since.pop(uid, None)
             return ""
-        if now - self._since.setdefault(uid, now) < TIMEOUT:
+        if now - self._since.setdefault(uid, now) < TIMEOUT_SECONDS:
             return ""
         self._since[uid] = now
         return self.text(pod, seen, unattached)
@@ -61,7 +61,9 @@ class MountWaits:
 
     def next_at(self, now: float) -> float | None:
         """Return when the next Event is due; None when no pod waits."""
-        return min((since + TIMEOUT for since in self._since.values() if since + TIMEOUT > now), default=None)
+        return min(
+            (since + TIMEOUT_SECONDS for since in self._since.values() if since + TIMEOUT_SECONDS > now), default=None
+        )
 
 
 def _missing(pod: DesiredVolumes | None, seen: Mapping[str, MountedVolume]) -> list[str]:

@@ -18,10 +18,10 @@ from shared.time.timestamps import parse_rfc3339
 
 REQUEST = "PodCertificateRequest"
 NOT_ISSUED = "credential bundle is not issued yet"
-ABANDON_AFTER = 600.0  # seconds after which a request that is not there counts as deleted
-JITTER = 300.0  # seconds; a random part of it is added to ABANDON_AFTER, and to the moment of a refresh
-OVERDUE_AFTER = 600.0  # seconds after the moment of the refresh
-LOOK_AGAIN = 60.0  # seconds between looks while something is due
+ABANDON_AFTER_SECONDS = 600.0  # after which a request that is not there counts as deleted
+JITTER_SECONDS = 300.0  # a random part of it is added to ABANDON_AFTER_SECONDS, and to the moment of a refresh
+OVERDUE_AFTER_SECONDS = 600.0  # after the moment of the refresh
+LOOK_SECONDS = 60.0  # between looks while something is due
 
 
 @dataclass(frozen=True)
@@ -110,13 +110,15 @@ def look_again_at(projection: Projection, wall: float) -> float:
         return math.inf
     if projection.pending is None and projection.credential is not None:
         refresh_at = projection.credential.refresh_at
-        return refresh_at if refresh_at > wall else wall + LOOK_AGAIN
-    return wall + LOOK_AGAIN
+        return refresh_at if refresh_at > wall else wall + LOOK_SECONDS
+    return wall + LOOK_SECONDS
 
 
 def requested(projection: Projection, name: str, private_key: bytes, *, wall: float, chance: float) -> Projection:
     """Return the projection after the PodCertificateRequest of this name was created. `chance`: in [0, 1)."""
-    return replace(projection, pending=Pending(name, private_key, wall + ABANDON_AFTER + chance * JITTER))
+    return replace(
+        projection, pending=Pending(name, private_key, wall + ABANDON_AFTER_SECONDS + chance * JITTER_SECONDS)
+    )
 
 
 def answered(
@@ -149,7 +151,7 @@ def aged(projection: Projection, key: CertificateKey, wall: float) -> tuple[Proj
     if credential is None:
         return projection, ()
     due = {}
-    if wall > credential.refresh_at + OVERDUE_AFTER:
+    if wall > credential.refresh_at + OVERDUE_AFTER_SECONDS:
         due["CertificateOverdueForRefresh"] = "PodCertificate refresh overdue"
     if wall > credential.expires:
         due["CertificateExpired"] = "PodCertificate expired"
@@ -165,7 +167,7 @@ def state_of(projection: Projection, wall: float) -> str:
         return projection.ended or "not_yet_issued"
     if wall > credential.expires:
         return "expired"
-    return "overdue_for_refresh" if wall > credential.refresh_at + OVERDUE_AFTER else "fresh"
+    return "overdue_for_refresh" if wall > credential.refresh_at + OVERDUE_AFTER_SECONDS else "fresh"
 
 
 def files_of(part: CertificatePart, credential: Credential) -> dict[str, bytes]:
@@ -226,7 +228,7 @@ def _issued(pending: Pending, status: Object, wall: float, chance: float) -> Cre
     return Credential(
         private_key=pending.private_key,
         chain=b"".join(map(pem, certificates_of(text(status.get("certificateChain"))))),
-        refresh_at=(wall if refresh_at is None else refresh_at) + chance * JITTER,
+        refresh_at=(wall if refresh_at is None else refresh_at) + chance * JITTER_SECONDS,
         expires=math.inf if expires is None else expires,
     )
 

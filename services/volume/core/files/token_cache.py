@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 MAX_USE_SECONDS = 24 * 3600.0
-JITTER = 10  # seconds by which a refresh may be earlier, exclusive
-TRY_AGAIN = 30.0  # seconds after a refresh that failed while the old token is still valid
+JITTER_SECONDS = 10  # by which a refresh may be earlier, exclusive
+RETRY_SECONDS = 30.0  # after a refresh that failed while the old token is still valid
 
 
 class TokenError(Exception):

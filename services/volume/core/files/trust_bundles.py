@@ -17,7 +17,7 @@ from shared.podspec.node_selector import holds
 BUNDLE, BUNDLES_OF_SIGNER = "ClusterTrustBundle", "ClusterTrustBundleList"
 # A search takes linear time also in a text without an END.
 _BLOCK = re.compile(r"-----BEGIN ([^\r\n-]+)-----\r?\n([^-]*)-----END \1-----")
-_LINE = 64  # base64 characters
+_LINE_CHARACTERS = 64  # of base64
 
 Requirement = tuple[str, str, tuple[str, ...]]  # label, operator, values
 
@@ -75,7 +75,7 @@ def certificates_of(encoded: str) -> Iterator[bytes]:
 def pem(content: bytes) -> bytes:
     """Return a certificate (DER) as PEM."""
     encoded = base64.b64encode(content).decode()
-    lines = [encoded[at : at + _LINE] for at in range(0, len(encoded), _LINE)]
+    lines = [encoded[at : at + _LINE_CHARACTERS] for at in range(0, len(encoded), _LINE_CHARACTERS)]
     return "\n".join(["-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""]).encode()
 
 

@@ -7,7 +7,7 @@ from services.volume.core.world.desired_state_of_world import DesiredStateOfWorl
 
 # Seconds for which a pod must stay unknown before its directory is an orphan: a directory may appear before the entry
 # of its pod reaches this process, and a podsync that lost its records may find a pod again in the runtime.
-ORPHAN_GRACE = 2.0
+ORPHAN_GRACE_SECONDS = 2.0
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Orphans:
             return desired.exhaustive  # a newer entry of a listed pod may not have arrived yet
         if uid in desired.withdrawn:
             return True
-        return now - self._unknown_since.setdefault(uid, now) >= ORPHAN_GRACE
+        return now - self._unknown_since.setdefault(uid, now) >= ORPHAN_GRACE_SECONDS
 
     def forget(self, uid: str) -> None:
         """Forget a pod of which nothing is left."""
@@ -31,5 +31,5 @@ class Orphans:
 
     def next_at(self, now: float) -> float | None:
         """Return the monotonic moment when the next pod becomes an orphan; None when no pod is about to."""
-        ends = (since + ORPHAN_GRACE for since in self._unknown_since.values())
+        ends = (since + ORPHAN_GRACE_SECONDS for since in self._unknown_since.values())
         return min((end for end in ends if end > now), default=None)

@@ -9,8 +9,8 @@ from posixpath import normpath
 
 from shared.host.mountinfo import MountPoint
 
-CALLS_PER_MOUNT = 2
-CALLS_PER_LOCAL_MOUNT = 16  # more than 2, because a link on it that leads to a file system that hangs counts here
+MAX_CALLS_PER_MOUNT = 2
+MAX_CALLS_PER_LOCAL_MOUNT = 16  # more than 2, because a link on it that leads to a file system that hangs counts here
 _LOCAL = frozenset({
     "bcachefs", "btrfs", "cgroup", "cgroup2", "devtmpfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hugetlbfs",
     "iso9660", "jfs", "ntfs3", "overlay", "proc", "ramfs", "squashfs", "sysfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
@@ -37,9 +37,9 @@ class MountShares:
         """Return the share of the deepest mount point above the path, or for `<server>:<path>` that of the server. The
         cost is bounded by the length of the longest mount point."""
         if not path.startswith("/") and ":/" in path:
-            return Share(path.partition(":/")[0], CALLS_PER_MOUNT)
+            return Share(path.partition(":/")[0], MAX_CALLS_PER_MOUNT)
         point = ("/" + normpath(path).lstrip("/"))[: self._longest + 1]
         while point != "/" and point not in self._filesystems:
             point = point.rpartition("/")[0] or "/"
         local = point == "/" or self._filesystems[point] in _LOCAL
-        return Share(point, CALLS_PER_LOCAL_MOUNT if local else CALLS_PER_MOUNT)
+        return Share(point, MAX_CALLS_PER_LOCAL_MOUNT if local else MAX_CALLS_PER_MOUNT)
