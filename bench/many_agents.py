@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from services.sources.core.reflector import PROMPT_PAUSE, SPREAD, ListAll, Pause, Reflector, WatchFrom
-from services.status.controllers.event_sink import PERIOD
+from services.status.controllers.event_sink import RETRY_SECONDS
 from services.status.core.key_queue import KeyQueue
 from services.status.core.outage import Outage
 from shared.kube.interface import ApiUnreachableError
@@ -57,7 +57,7 @@ def after_outage(agents: int, outage: float, seed: int = 1) -> AfterOutage:
         noticed, probes = _notices(outage, chance)
         renewed, sent, times = _writes(outage, chance)
         times += [noticed] + [noticed + SPREAD * chance.random() for _ in range(WATCHES - 1)]
-        times += [renewed + PERIOD * chance.random() for _ in range(EVENTS)]
+        times += [renewed + RETRY_SECONDS * chance.random() for _ in range(EVENTS)]
         result.probes.append(probes)
         result.requests.append(probes + 1 + sent)  # in sources, the first watch that is opened again begins the outage
         result.first.update(int(when - outage) for when in times)

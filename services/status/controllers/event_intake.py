@@ -15,7 +15,7 @@ from services.status.controllers.event_sink import EventSink
 from services.status.core.event_log import EventLog
 from shared.time.timestamps import rfc3339_micro
 
-OVERLAP = 60.0  # seconds before the start whose Events are logged, because perhaps no earlier process ran then
+OVERLAP_SECONDS = 60.0  # before the start whose Events are logged, because perhaps no earlier process ran then
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class EventIntake:
         bus, clock = context.bus, context.clock
         self._node_name, self._sink = context.config.node_name, sink
         self._recorder = EventRecorder(bus.own(events_of("status")), clock)
-        self._log = EventLog(since=rfc3339_micro(clock.wall() - OVERLAP))
+        self._log = EventLog(since=rfc3339_micro(clock.wall() - OVERLAP_SECONDS))
         for service in SERVICES:
             if service != "status":  # our own Events are taken when they are recorded
                 follow_events(bus, service, self._take)

@@ -34,12 +34,12 @@ from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 
-PERIOD = 8.0  # seconds from one try to the next while the API server is away, so that sending resumes within ten
+RETRY_SECONDS = 8.0  # between tries while the API server is away, so that sending resumes within ten seconds
 MIN_PAUSE_SECONDS = 1.0  # between two tries, also if the first one took long
-GATHERING = 1.0  # seconds at the start after which the streams have arrived; their events are then taken in time order
+GATHER_SECONDS = 1.0  # at the start, until the streams have arrived; their events are then taken in time order
 MAX_AGE_SECONDS = 3600.0  # an API server keeps events for an hour, too
-MAX_INTAKE = 5000  # events that arrive in one turn of the loop
-SAVING = 1.0  # seconds between two writes of the marks
+MAX_INTAKE_EVENTS = 5000  # that arrive in one turn of the loop
+SAVE_SECONDS = 1.0  # between two writes of the marks
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class EventSink:
 
         `is_new`: it arrived after the start of this process, so it is not old even if a changed clock makes it look so.
         """
-        if len(self._intake) >= MAX_INTAKE:
+        if len(self._intake) >= MAX_INTAKE_EVENTS:
             self._overflows()
             return
         self._intake.append(_QueuedEvent(writer, key, event, is_new))
@@ -92,7 +92,7 @@ class EventSink:
             self._marks, self._counts = EventMarks(marks), EventCounts(counts)
             self._correlator = EventCorrelator(self._counts.earlier)
             self._marks_read = True
-            await asyncio.sleep(GATHERING)
+            await asyncio.sleep(GATHER_SECONDS)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._take_in(), name="events taken in")
             tasks.create_task(self._send(), name="events sent")
@@ -161,7 +161,7 @@ class EventSink:
                 return None
             return self._brought_back(write, error, error.retry_after)
         except ApiError as error:
-            wait = PERIOD if write.tries else PERIOD * self._chance()
+            wait = RETRY_SECONDS if write.tries else RETRY_SECONDS * self._chance()
             if not self._away:
                 self._away = True
                 log.warning("events wait until the API server answers: %s", error)
@@ -240,7 +240,7 @@ class EventSink:
             await self._to_save.wait()
             self._to_save.clear()
             await asyncio.to_thread(self._file.write, self._marks.to_save(), self._counts.to_save())
-            await asyncio.sleep(SAVING)
+            await asyncio.sleep(SAVE_SECONDS)
 
 
 def _order(offered: _QueuedEvent, now: float) -> tuple[float, str, int]:

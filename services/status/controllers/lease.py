@@ -21,7 +21,7 @@ from shared.time.timestamps import rfc3339_micro
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 5  # of one renewal, without a pause
+MAX_ATTEMPTS = 5  # of one renewal, without a pause
 RETRIES = Backoff(initial=0.2, cap=7.0)  # between tries to find or create the Lease
 MIN_PAUSE_SECONDS = 1.0  # seconds between two renewals
 TROUBLE = "lease"  # also the loop whose progress is the time of the last renewal
@@ -77,7 +77,7 @@ class Lease:
 
     async def _updated(self, lease: Object) -> bool:
         """Write the present moment into the Lease; return False if five tries failed."""
-        for attempt in range(ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             owner = self._owner_uid or ("" if has_owner(lease) else await self._looked_up_owner())
             try:
                 now = rfc3339_micro(self._clock.wall())

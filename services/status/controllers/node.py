@@ -36,7 +36,7 @@ from services.status.core.node_conditions import Condition
 from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
 from services.status.core.node_patch import is_newer, metadata_differs, node_patch, reported_changes
 from services.status.core.node_status import map_at, volumes_in_use, with_status
-from services.status.core.report_schedule import ATTEMPTS, PROMPT_WRITES, SYNC_JITTER, ReportSchedule
+from services.status.core.report_schedule import MAX_ATTEMPTS, MAX_PROMPT_WRITES, SYNC_JITTER, ReportSchedule
 from shared.config.effective import EffectiveConfig
 from shared.config.gates import declared_features
 from shared.kube import paths
@@ -47,9 +47,9 @@ from shared.time.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
-FACTS_TIMEOUT = 5.0  # seconds: facts that have not arrived by then are left out of the first status
-NETWORK_TIMEOUT = 3.0  # seconds for the resolver; the addresses known before stay meanwhile
-RETRY = 10.0  # seconds until the next sync after one whose tries all failed, unless a period is shorter
+FACTS_TIMEOUT_SECONDS = 5.0  # facts that have not arrived by then are left out of the first status
+NETWORK_TIMEOUT_SECONDS = 3.0  # for the resolver; the addresses known before stay meanwhile
+RETRY_SECONDS = 10.0  # until the next sync after one whose tries all failed, unless a period is shorter
 TROUBLE = "node status"
 
 
@@ -136,19 +136,19 @@ class Node:
 
     async def _first_facts(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FACTS_TIMEOUT):
+            async with asyncio.timeout(FACTS_TIMEOUT_SECONDS):
                 while not (self._resources.state and self._observed.state and self._conditions.conditions):
                     self._facts_changed.clear()
                     await self._facts_changed.wait()
 
     async def _pause(self, worked: bool) -> None:
         period = self._config.node_status_update_frequency * (1 + SYNC_JITTER * self._chance())
-        if self._prompt >= PROMPT_WRITES:  # a fact changes back and forth: wait for the period
+        if self._prompt >= MAX_PROMPT_WRITES:  # a fact changes back and forth: wait for the period
             self._prompt = 0
             await asyncio.sleep(period)
             return
         try:
-            async with asyncio.timeout(period if worked else min(RETRY, period)):
+            async with asyncio.timeout(period if worked else min(RETRY_SECONDS, period)):
                 await self._urgent.wait()
             self._prompt += 1
         except TimeoutError:
@@ -159,7 +159,7 @@ class Node:
         await self._look_at_network()
         self._devices = await self._host.devices()
         failure: ApiError | None = None
-        for attempt in range(ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 await self._try(fresh=attempt > 0)
                 self._note(None)
@@ -284,7 +284,7 @@ class Node:
             name = "" if any(ip.strip("0.:") for ip in self._config.node_ips) else self._config.node_name
             self._looking = asyncio.create_task(self._host.network(name), name="node addresses")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(NETWORK_TIMEOUT):
+            async with asyncio.timeout(NETWORK_TIMEOUT_SECONDS):
                 await asyncio.wait({self._looking})
         if self._looking.done():
             looked, self._looking = self._looking, None

@@ -24,7 +24,7 @@ from services.status.core.node_conditions import (
     with_changes,
 )
 from services.status.core.ready import (
-    STOPPED,
+    STOPPED_SECONDS,
     LastBeat,
     NotReady,
     ReadyInputs,
@@ -40,7 +40,7 @@ from shared.time.timestamps import rfc3339
 log = logging.getLogger(__name__)
 
 LOOP = "status"
-TURN = 1.0  # seconds: silence is noticed at this interval when not even a beat arrives
+TURN_SECONDS = 1.0  # silence is noticed at this interval when not even a beat arrives
 NODE = "node"
 BOOTSTRAP = "bootstrap"
 BOOTSTRAP_IS_SILENT = (
@@ -101,7 +101,7 @@ class NodeConditionEvaluator:
             self._bus.progress(LOOP)
             await self._evaluate()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TURN):  # wait_for may swallow a cancellation before Python 3.12
+                async with asyncio.timeout(TURN_SECONDS):  # wait_for may swallow a cancellation before Python 3.12
                     await self._changed.wait()
 
     def _on_node_fact(self, change: Any) -> None:
@@ -112,13 +112,14 @@ class NodeConditionEvaluator:
         self._last_beats[beat.service] = LastBeat(received_at=self._ran_now(), turned_at=turned)
         if beat.service == "pleg" and turned is not None:
             self._note_relist(turned)
-        if not self._is_ready or self._ran_at - self._evaluated_at >= TURN:  # a beat can only improve a condition
+        # A beat can only improve a condition.
+        if not self._is_ready or self._ran_at - self._evaluated_at >= TURN_SECONDS:
             self._changed.set()
 
     def _ran_now(self) -> float:
         """Return the monotonic time. After a gap, the first beats to come were sent while this process was stopped."""
         now = self._clock.monotonic()
-        if now - self._ran_at > STOPPED:
+        if now - self._ran_at > STOPPED_SECONDS:
             self._awake_since = now
         self._ran_at = now
         return now

@@ -18,7 +18,7 @@ from shared.time.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
-_TRIES = 3  # of one write, if each time the object has changed meanwhile
+_MAX_TRIES = 3  # of one write, if each time the object has changed meanwhile
 
 
 class PodStatuses:
@@ -116,7 +116,7 @@ class PodStatuses:
         sent."""
         asked = False
         ask_first = baseline.pod is None or uid(target) in self._doubtful
-        for attempt in range(_TRIES):
+        for attempt in range(_MAX_TRIES):
             if ask_first:
                 asked = True
                 found = await self._get(target)
@@ -137,7 +137,7 @@ class PodStatuses:
             except ApiStatusError as error:
                 if error.not_found:
                     return None, asked
-                if error.code not in (409, 422) or (error.code == 422 and attempt) or attempt == _TRIES - 1:
+                if error.code not in (409, 422) or (error.code == 422 and attempt) or attempt == _MAX_TRIES - 1:
                     raise
                 ask_first = True
                 continue
@@ -149,7 +149,7 @@ class PodStatuses:
             self._settled[uid(target)] = _versions(pod, status)
             break
         else:
-            raise ApiError(f"the pod changed under {_TRIES} attempts to write its status")
+            raise ApiError(f"the pod changed under {_MAX_TRIES} attempts to write its status")
         return pod, asked
 
     def _change(self, target: Object, pod: Object, status: PodStatus) -> Object | None:

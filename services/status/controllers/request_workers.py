@@ -17,7 +17,7 @@ from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 
-PARALLEL = 10
+MAX_WORKERS = 10  # keys that are worked on at the same time
 
 Work = Callable[[str], Awaitable[bool]]
 """Does what is due for a key, and returns whether a request was sent. Raises ApiError."""
@@ -38,7 +38,7 @@ class RequestWorkers:
         spread: float = 0.0,
     ) -> None:
         self._what, self._clock, self._work, self._progress = what, clock, work, progress
-        self._queue = KeyQueue(PARALLEL, retries, spread=spread, chance=random.random)
+        self._queue = KeyQueue(MAX_WORKERS, retries, spread=spread, chance=random.random)
         self._changed = asyncio.Event()
         self._logged: dict[str, str] = {}
         self._away = False

@@ -30,7 +30,7 @@ from shared.model.objects import Object
 from shared.time.backoff import Backoff
 
 _STEPS, _RETRIES, _JITTER = 5, Backoff(initial=0.5, factor=1.5), 0.2
-_TIMEOUT = 10.0  # seconds of one review; no webhook has to admit it, and its caller waits for 30 s
+_TIMEOUT_SECONDS = 10.0  # of one review; no webhook has to admit it, and its caller waits for 30 s
 # Requests at the same time; further ones are refused at once.
 _MAX_PENDING = {ReviewToken: 100, ReviewAccess: 100, RequestToken: 500, RequestPodCertificate: 500}
 
@@ -71,7 +71,7 @@ class Reviews:
     async def _review(self, client: ApiClient, path: str, body: Object) -> Reviewed:
         for step in range(1, _STEPS + 1):
             try:
-                answer = await client.create(path, body, timeout=_TIMEOUT)
+                answer = await client.create(path, body, timeout=_TIMEOUT_SECONDS)
                 return Reviewed(status=dictionary(answer.get("status")))
             except ApiError as error:
                 if step == _STEPS or not _transient(error):

@@ -6,7 +6,7 @@ restarted, its missing beats are no fault. podsync's loop must turn. Times are C
 
 from collections.abc import Collection, Mapping
 
-_ABSENT_AFTER = 30.0  # seconds without bootstrap's beat
+_ABSENT_AFTER_SECONDS = 30.0  # without bootstrap's beat
 _MIN_SYNC_LOOP_SECONDS = 300.0  # that a turn of the sync loop may take, or twice the sync frequency if that is more
 
 
@@ -29,5 +29,5 @@ class AgentHealth:
     def is_well(self, now: float) -> bool:
         """Return whether the agent is healthy; a service that has not sent its first beat is no fault."""
         turned = self._sync_loop_turned
-        absent = now - self._bootstrap_beat > _ABSENT_AFTER
+        absent = now - self._bootstrap_beat > _ABSENT_AFTER_SECONDS
         return not self._is_fatal and not absent and (turned is None or now - turned <= self._sync_loop_limit)

@@ -16,7 +16,7 @@ from services.status.core.event_counts import RecordedEvent
 
 V = TypeVar("V")
 
-REMEMBERED = 4096  # keys of each kind
+MAX_KEYS = 4096  # of each kind
 SIMILAR, SIMILAR_FOR = 10, 600.0  # the number of different messages; the seconds since the last one
 BURST, REFILL = 25.0, 300.0  # the number of events at once; the seconds until one more may be sent
 COMBINED = "(combined from similar events): "
@@ -132,7 +132,7 @@ class _Recent(Generic[V]):
     def put(self, key: str, value: V) -> None:
         self._values[key] = value
         self._values.move_to_end(key)
-        if len(self._values) > REMEMBERED:
+        if len(self._values) > MAX_KEYS:
             self._values.popitem(last=False)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-REMEMBERED = 2048  # kinds; more than there are events on all streams
+MAX_KINDS = 2048  # more than there are events on all streams
 _END_OF_TIME = 2.0**33  # wall seconds
 
 
@@ -51,5 +51,5 @@ class EventCounts:
     def _remember(self, key: str, recorded: RecordedEvent) -> None:
         self._known[key] = recorded
         self._known.move_to_end(key)
-        if len(self._known) > REMEMBERED:
+        if len(self._known) > MAX_KINDS:
             self._known.popitem(last=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from bus.messages.event import KubeEvent
 
-REMEMBERED = 2000
+MAX_REMEMBERED_EVENTS = 2000
 
 
 @dataclass
@@ -27,7 +27,7 @@ class EventLog:
         if identity in self._logged or (not is_new and event.time and event.time < self.since):
             return None
         self._logged[identity] = None
-        while len(self._logged) > REMEMBERED:
+        while len(self._logged) > MAX_REMEMBERED_EVENTS:
             self._logged.popitem(last=False)
         name = f"{event.namespace}/{event.name}" if event.namespace else event.name
         parts = [f"type={event.type} reason={event.reason} object={event.kind}/{name or '-'}"]

@@ -11,7 +11,7 @@ from typing import Any
 from bus.messages.event import MAX_KEPT_EVENTS
 from bus.messages.streams import SERVICES
 
-_REMEMBERED = 2 * MAX_KEPT_EVENTS  # of each writer
+_MAX_REMEMBERED_EVENTS = 2 * MAX_KEPT_EVENTS  # of each writer
 
 
 class EventAction(Enum):
@@ -52,7 +52,7 @@ class EventMarks:
 def _remember(known: OrderedDict[str, None], identity: str) -> None:
     known[identity] = None
     known.move_to_end(identity)
-    while len(known) > _REMEMBERED:
+    while len(known) > _MAX_REMEMBERED_EVENTS:
         known.popitem(last=False)
 
 

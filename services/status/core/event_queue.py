@@ -12,7 +12,7 @@ from services.status.core.event_correlation import CorrelatedEvent
 from shared.model.objects import Object
 
 MAX_EVENTS = 1000
-TRIES = 12
+MAX_TRIES = 12
 
 Occurrence = tuple[str, str]
 """(writer, identity) of an event."""
@@ -58,7 +58,7 @@ class EventQueue:
     def bring_back(self, write: EventWrite) -> bool:
         """Put an object that could not be written back to the front, joined with a newer form of it. Return False if
         that was its last try."""
-        if write.tries + 1 >= TRIES:
+        if write.tries + 1 >= MAX_TRIES:
             return False
         again = replace(write, tries=write.tries + 1)
         key = (write.namespace, write.name)

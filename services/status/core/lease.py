@@ -6,7 +6,7 @@ from shared.model.fields import dictionaries, dictionary
 from shared.model.objects import Object
 
 RENEW_FRACTION = 0.25  # of the lease duration
-JITTER = 0.04
+JITTER = 0.04  # of the renewal interval
 # Of the lease duration: after the renewal interval and a read without an answer, time is left for another read.
 READ_FRACTION = 0.625
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from shared.model.conditions import NODE_CONDITIONS, PRESSURE_CONDITIONS
 
 Condition = dict[str, str]
-CHANGES_KEPT = 200  # changes of conditions in the record, for `bulkhead explain node`
+MAX_KEPT_CHANGES = 200  # changes of conditions in the record, for `bulkhead explain node`
 MAX_MESSAGE_CHARACTERS = 1024  # of a condition's message in such a change
 
 
@@ -61,7 +61,7 @@ def transitions(before: Iterable[Condition], after: Iterable[Condition]) -> list
 def with_changes(
     history: Iterable[Condition], before: Iterable[Condition], after: Iterable[Condition]
 ) -> tuple[Condition, ...]:
-    """Return the newest `CHANGES_KEPT` changes: the history, and each condition of `after` whose status or reason
+    """Return the newest `MAX_KEPT_CHANGES` changes: the history, and each condition of `after` whose status or reason
     differs from `before`. A change has the fields type, status, reason, message and at (RFC3339)."""
     known = {condition["type"]: (condition["status"], condition["reason"]) for condition in before}
     changes = [
@@ -72,7 +72,7 @@ def with_changes(
         for condition in after
         if known.get(condition["type"]) != (condition["status"], condition["reason"])
     ]
-    return (*history, *changes)[-CHANGES_KEPT:]
+    return (*history, *changes)[-MAX_KEPT_CHANGES:]
 
 
 def is_change(value: object) -> bool:

@@ -20,7 +20,7 @@ from services.status.core.node_facts import NodeFacts
 from shared.model.fields import dictionaries, dictionary
 from shared.model.objects import Object
 
-NAMES_PER_IMAGE = 5
+MAX_NAMES_PER_IMAGE = 5
 OS_LABELS = ("kubernetes.io/os", "kubernetes.io/arch")
 
 
@@ -108,7 +108,7 @@ def _set_images(node: Object, status: Object, facts: NodeFacts) -> None:
     shown = facts.images if facts.identity.max_images < 0 else facts.images[: facts.identity.max_images]
     images: list[dict[str, Any]] = []
     for image in shown:
-        names = list(image.names[:NAMES_PER_IMAGE])
+        names = list(image.names[:MAX_NAMES_PER_IMAGE])
         images.append({**({"names": names} if names else {}), "sizeBytes": image.size_bytes})
     if images:
         status["images"] = images

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from bus.messages.pleg import NodeObserved
 from shared.time.timestamps import go_duration
 
-RUNTIME_THRESHOLD = 30.0  # seconds since the runtime was last ready
-PLEG_THRESHOLD = 180.0  # seconds since the last relist
-PROCESS_THRESHOLD = 30.0  # seconds since the last beat of a process, or since its loop last turned
-STOPPED = 5.0  # seconds without a beat or an evaluation, which are due every second, after which we were stopped
+RUNTIME_THRESHOLD_SECONDS = 30.0  # since the runtime was last ready
+PLEG_THRESHOLD_SECONDS = 180.0  # since the last relist
+PROCESS_THRESHOLD_SECONDS = 30.0  # since the last beat of a process, or since its loop last turned
+STOPPED_SECONDS = 5.0  # without a beat or an evaluation, which are due every second, after which we were stopped
 UNKNOWN_NETWORK = "network state unknown"
 MAIN_LOOPS = {
     "bootstrap": "reload",
@@ -90,7 +90,7 @@ def reportable(reasons: list[NotReady]) -> list[NotReady] | None:
 
 
 def is_silent(given: ReadyInputs, process: str) -> bool:
-    """Return whether a process that Ready does not depend on has sent no beat for PROCESS_THRESHOLD seconds."""
+    """Return whether a process that Ready does not depend on has sent no beat for `PROCESS_THRESHOLD_SECONDS`."""
     return any(not reason.presumed for reason in _process(given, process))
 
 
@@ -100,7 +100,7 @@ def turned_at(service: str, progress: Mapping[str, float]) -> float | None:
     return progress.get(MAIN_LOOPS[service]) if service in MAIN_LOOPS else None
 
 
-def _presumed(given: ReadyInputs, threshold: float = PROCESS_THRESHOLD) -> bool:
+def _presumed(given: ReadyInputs, threshold: float = PROCESS_THRESHOLD_SECONDS) -> bool:
     return given.now - given.awake_since <= threshold
 
 
@@ -108,15 +108,15 @@ def _runtime_sync(given: ReadyInputs) -> list[NotReady]:
     if given.runtime_good_at is None:
         unchecked = "container runtime status check may not have completed yet"
         return [NotReady(unchecked, presumed=_presumed(given))]
-    if given.now - given.runtime_good_at > RUNTIME_THRESHOLD:
-        return [NotReady("container runtime is down", presumed=_presumed(given, RUNTIME_THRESHOLD))]
+    if given.now - given.runtime_good_at > RUNTIME_THRESHOLD_SECONDS:
+        return [NotReady("container runtime is down", presumed=_presumed(given, RUNTIME_THRESHOLD_SECONDS))]
     return []
 
 
 def _pleg(given: ReadyInputs) -> list[NotReady]:
     if given.pleg_active_at is None:
         return [NotReady("PLEG is not healthy: pleg has yet to be successful", presumed=_presumed(given))]
-    return _inactive("PLEG", "pleg", given, given.pleg_active_at, PLEG_THRESHOLD)
+    return _inactive("PLEG", "pleg", given, given.pleg_active_at, PLEG_THRESHOLD_SECONDS)
 
 
 def _runtime_condition(observed: NodeObserved | None) -> list[NotReady]:
@@ -163,7 +163,7 @@ def _process(given: ReadyInputs, process: str) -> list[NotReady]:
         unreported = NotReady(f"{process} is not healthy: {process} has yet to report")
         return [] if _presumed(given) else [unreported]
     active_at = last.received_at if last.turned_at is None else min(last.received_at, last.turned_at)
-    return _inactive(process, process, given, active_at, PROCESS_THRESHOLD)
+    return _inactive(process, process, given, active_at, PROCESS_THRESHOLD_SECONDS)
 
 
 def _inactive(title: str, name: str, given: ReadyInputs, active_at: float, threshold: float) -> list[NotReady]:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-ATTEMPTS = 5  # of one status sync
-SYNC_JITTER = 0.04
-PROMPT_WRITES = 5  # changes that are written at once between two periods; further ones wait for the period
+MAX_ATTEMPTS = 5  # of one status sync
+SYNC_JITTER = 0.04  # of the interval
+MAX_PROMPT_WRITES = 5  # changes that are written at once between two periods; further ones wait for the period
 
 
 @dataclass

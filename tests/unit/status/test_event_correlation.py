@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bus.messages.event import KubeEvent
-from services.status.core.event_correlation import BURST, REMEMBERED, CorrelatedEvent, EventCorrelator
+from services.status.core.event_correlation import BURST, MAX_KEYS, CorrelatedEvent, EventCorrelator
 from services.status.core.event_object import event_object
 from tests.support.recorded.pods import recording
 
@@ -160,7 +160,7 @@ def test_the_counts_of_the_earlier_process_are_continued() -> None:
 def test_the_oldest_keys_are_forgotten() -> None:
     seen = Correlation()
     seen.see()
-    for number in range(REMEMBERED):
+    for number in range(MAX_KEYS):
         seen.see(replace(EVENT, uid=str(number)))
     assert seen.see().count == 1
 

@@ -6,9 +6,9 @@ import pytest
 
 from bus.messages.event import MAX_KEPT_EVENTS
 from services.status.core.event_correlation import CorrelatedEvent
-from services.status.core.event_counts import REMEMBERED, EventCounts, RecordedEvent
+from services.status.core.event_counts import MAX_KINDS, EventCounts, RecordedEvent
 from services.status.core.event_marks import EventAction, EventMarks
-from services.status.core.event_queue import MAX_EVENTS, TRIES, EventQueue, EventWrite
+from services.status.core.event_queue import MAX_EVENTS, MAX_TRIES, EventQueue, EventWrite
 
 
 def _write(name: str, count: int = 1) -> EventWrite:
@@ -61,13 +61,13 @@ def test_what_comes_back_is_first_in_its_newest_form_and_gives_up_in_the_end() -
     queue = EventQueue()
     queue.add(_write("a"))
     queue.add(_write("b"))
-    for tries in range(TRIES - 1):
+    for tries in range(MAX_TRIES - 1):
         write = queue.take()
         assert write is not None and (write.name, write.tries) == ("a", tries)
         queue.add(_write("a", tries + 2))
         assert queue.bring_back(write)
     last = queue.take()
-    assert last is not None and last.is_new and last.body == {"count": TRIES} and last.number == TRIES
+    assert last is not None and last.is_new and last.body == {"count": MAX_TRIES} and last.number == MAX_TRIES
     assert not queue.bring_back(last)
     following = queue.take()
     assert following is not None and following.name == "b"
@@ -116,11 +116,11 @@ def test_counts_continue_where_the_earlier_process_stopped() -> None:
 
 def test_counts_are_bounded_and_a_forgotten_kind_is_counted_from_one() -> None:
     counts = EventCounts()
-    for number in range(REMEMBERED + 5):
+    for number in range(MAX_KINDS + 5):
         counts.add(str(number), RecordedEvent(f"e{number}", 1, 1.0), 7)
     counts.add("9", RecordedEvent("again", 1, 2.0), 1)
     earlier = EventCounts(counts.to_save()).earlier
-    assert len(earlier) == REMEMBERED and "4" not in earlier
+    assert len(earlier) == MAX_KINDS and "4" not in earlier
     assert earlier["9"] == RecordedEvent("again", 1, 2.0)
 
 

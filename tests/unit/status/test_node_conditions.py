@@ -3,7 +3,7 @@
 from bus.messages.event import KubeEvent
 from services.status.core.event_log import EventLog
 from services.status.core.node_conditions import (
-    CHANGES_KEPT,
+    MAX_KEPT_CHANGES,
     MAX_MESSAGE_CHARACTERS,
     is_change,
     joined,
@@ -110,6 +110,6 @@ def test_the_history_has_changed_statuses_and_reasons_the_newest_200() -> None:
     assert [(one["status"], one["at"]) for one in history] == [("False", "t1"), ("True", "t3")]
     assert len(history[0]["message"]) == MAX_MESSAGE_CHARACTERS
     assert all(is_change(one) for one in history) and not is_change({"type": "Ready"})
-    for _ in range(CHANGES_KEPT):
+    for _ in range(MAX_KEPT_CHANGES):
         history = with_changes(history, [up], [down])
-    assert [one["at"] for one in history] == ["t1"] * CHANGES_KEPT
+    assert [one["at"] for one in history] == ["t1"] * MAX_KEPT_CHANGES
