@@ -10,7 +10,14 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from services.sources.core.reflector import PROMPT_PAUSE, SPREAD, ListAll, Pause, Reflector, WatchFrom
+from services.sources.core.reflector import (
+    MAX_PROMPT_PAUSE_SECONDS,
+    SPREAD_SECONDS,
+    ListAll,
+    Pause,
+    Reflector,
+    WatchFrom,
+)
 from services.status.controllers.event_sink import RETRY_SECONDS
 from services.status.core.key_queue import KeyQueue
 from services.status.core.outage import Outage
@@ -56,7 +63,7 @@ def after_outage(agents: int, outage: float, seed: int = 1) -> AfterOutage:
     for _ in range(agents):
         noticed, probes = _notices(outage, chance)
         renewed, sent, times = _writes(outage, chance)
-        times += [noticed] + [noticed + SPREAD * chance.random() for _ in range(WATCHES - 1)]
+        times += [noticed] + [noticed + SPREAD_SECONDS * chance.random() for _ in range(WATCHES - 1)]
         times += [renewed + RETRY_SECONDS * chance.random() for _ in range(EVENTS)]
         result.probes.append(probes)
         result.requests.append(probes + 1 + sent)  # in sources, the first watch that is opened again begins the outage
@@ -66,7 +73,7 @@ def after_outage(agents: int, outage: float, seed: int = 1) -> AfterOutage:
 
 def _notices(outage: float, chance: random.Random) -> tuple[float, int]:
     """Return when the probe of sources is answered, and how many probes were sent before."""
-    reflector = Reflector(longest_pause=PROMPT_PAUSE, probes=True)
+    reflector = Reflector(longest_pause=MAX_PROMPT_PAUSE_SECONDS, probes=True)
     reflector.listed("1")
     now, probes = 0.0, 0
     reflector.watch_failed(REFUSED, now=now, chance=chance.random(), opened=True)

@@ -23,7 +23,7 @@ from shared.agent.apply_api import DIRECTORY
 from shared.kube.client import kube_client
 from shared.kube.rate_share import rate_share
 
-API_TIMEOUT = 30.0  # seconds for one request, where the caller sets no limit of its own
+API_TIMEOUT_SECONDS = 30.0  # for one request, where the caller sets no limit of its own
 
 
 def build(context: Context) -> "Sources":
@@ -40,7 +40,7 @@ def build(context: Context) -> "Sources":
         config.run_dir,
         qps=qps,
         burst=burst,
-        timeout=API_TIMEOUT,
+        timeout=API_TIMEOUT_SECONDS,
         clock=context.clock,
         attempts=0,
         refused=refused,

@@ -19,8 +19,8 @@ from shared.agent.apply_api import MAX_APPLIED_BYTES
 
 log = logging.getLogger(__name__)
 
-BODY_SECONDS = 10.0  # for all bytes of a body
-BODIES_AT_ONCE = 4
+MAX_BODY_SECONDS = 10.0  # for all bytes of a body
+MAX_BODIES = 4  # that are read at the same time
 ROOT = 0
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
@@ -35,7 +35,7 @@ class ApplySocket:
 
     def __init__(self, path: Path, handle: Handle) -> None:
         self._path, self._handle = path, handle
-        self._bodies = asyncio.Semaphore(BODIES_AT_ONCE)
+        self._bodies = asyncio.Semaphore(MAX_BODIES)
         self._web = web.Server(self._answer, access_log=None)
         self._listening: asyncio.Server | None = None
 
@@ -68,10 +68,10 @@ class ApplySocket:
             return _response(401, failure("Unauthorized", "Unauthorized", 401))
         async with self._bodies:
             try:
-                async with asyncio.timeout(BODY_SECONDS):
+                async with asyncio.timeout(MAX_BODY_SECONDS):
                     body = await _body(request)
             except TimeoutError:
-                return _response(408, failure(f"no complete request within {BODY_SECONDS:.0f} s", "Timeout", 408))
+                return _response(408, failure(f"no complete request within {MAX_BODY_SECONDS:.0f} s", "Timeout", 408))
             try:
                 code, answer = await self._handle(request.method, request.path, body)
             except Exception:  # a request must not end the process

@@ -7,7 +7,7 @@ import aiohttp
 from services.sources.core.yaml_document import MAX_BYTES
 from shared.kube.environment_proxy import UnsupportedProxyError, proxy_of_environment
 
-TIMEOUT = 10.0  # seconds for everything from the connection to the last byte, as in the kubelet
+TIMEOUT_SECONDS = 10.0  # for everything from the connection to the last byte, as in the kubelet
 MAX_REDIRECTS = 10
 _MAX_REASON_CHARACTERS = 100  # of the text after a status code
 
@@ -19,7 +19,7 @@ class ManifestUrlError(Exception):
 class ManifestUrl:
     """Reads the URL. `headers`: each name with its values; all are sent."""
 
-    def __init__(self, url: str, headers: Mapping[str, tuple[str, ...]], timeout: float = TIMEOUT) -> None:
+    def __init__(self, url: str, headers: Mapping[str, tuple[str, ...]], timeout: float = TIMEOUT_SECONDS) -> None:
         self._url = url
         self._headers = [(name, value) for name, values in headers.items() for value in values]
         self._timeout = aiohttp.ClientTimeout(total=timeout)

@@ -29,7 +29,7 @@ from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
 
-_RETRY = 5.0  # seconds until a socket that cannot be opened is tried again
+_RETRY_SECONDS = 5.0  # until a socket that cannot be opened is tried again
 
 
 class ApplyEndpoint:
@@ -56,7 +56,7 @@ class ApplyEndpoint:
                     self._troubles.set(
                         SOCKET, f"{SOCKET} cannot be opened: {error.strerror or error}; it is tried again"
                     )
-                await asyncio.sleep(_RETRY)
+                await asyncio.sleep(_RETRY_SECONDS)
             self._troubles.set(SOCKET, None)
             await asyncio.Event().wait()
         finally:

@@ -16,7 +16,7 @@ from services.sources.core import first_seen
 from services.sources.core.api_objects import is_older
 from services.sources.core.api_pods import ApiPods
 from services.sources.core.desired_pods import MergeChange, PodDesired, PodRemoved
-from services.sources.core.reflector import NEWEST, PROMPT_PAUSE, Reflector
+from services.sources.core.reflector import MAX_PROMPT_PAUSE_SECONDS, NEWEST, Reflector
 from shared.config.effective import EffectiveConfig
 from shared.files.checkpoint import Checkpoint, RecordLocation
 from shared.kube import paths
@@ -54,7 +54,7 @@ class ClusterPods:
             selector=f"spec.nodeName={config.node_name}",
             on_list=self._on_list,
             on_change=self._on_change,
-            reflector=Reflector(longest_pause=PROMPT_PAUSE, oldest=NEWEST),
+            reflector=Reflector(longest_pause=MAX_PROMPT_PAUSE_SECONDS, oldest=NEWEST),
         )
         place = Path("sources") / "pods"
         self._records = Checkpoint(Path(config.root_dir) / place, Path(config.run_dir) / place)

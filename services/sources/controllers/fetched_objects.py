@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from bus.messages.sources import FoundObject
 from services.sources.controllers.api_server import ApiServer, RetryRequestError, WaitEnd
-from services.sources.controllers.live_read import FORBIDDEN_RETRIES, WAIT
+from services.sources.controllers.live_read import FORBIDDEN_RETRIES, MAX_WAIT_SECONDS
 from services.sources.controllers.object_store import Changed, describe, not_registered
 from services.sources.controllers.read_places import ReadPlaces
 from services.sources.core.api_objects import metadata_text
@@ -26,10 +26,10 @@ from shared.podspec.references import Reference
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 16  # reads at the same time; others wait here, in the right order, and not in the client's queue
-KEPT_AFTER = 4.0  # seconds after which a request is answered with the kept object, as after a failed read
-OUTAGE_PAUSE = 30.0  # seconds, or until the API server answers again
-ABSENT = 5.0  # seconds for which an absent object is not read again where refreshes are spread
+MAX_READS = 16  # at the same time; others wait here, in the right order, and not in the client's queue
+KEPT_AFTER_SECONDS = 4.0  # after which a request is answered with the kept object, as after a failed read
+OUTAGE_PAUSE_SECONDS = 30.0  # or until the API server answers again
+ABSENT_SECONDS = 5.0  # for which an absent object is not read again where refreshes are spread
 
 Answer = asyncio.Future[FoundObject]
 
@@ -118,7 +118,7 @@ class FetchedObjects:
         if not self._api.is_outage:
             with contextlib.suppress(RetryRequestError):
                 async with self._api.waiting(WaitEnd.OUTAGE):
-                    await asyncio.wait([answer], timeout=KEPT_AFTER if keeps else WAIT)
+                    await asyncio.wait([answer], timeout=KEPT_AFTER_SECONDS if keeps else MAX_WAIT_SECONDS)
         if answer.done():
             found = answer.result()
         else:
@@ -165,7 +165,7 @@ class FetchedObjects:
     def _is_valid(self, reference: Reference, known: FetchedObject) -> bool:
         ttl = self._time_to_live()
         if self._refreshes and known.object is None:
-            ttl = ABSENT
+            ttl = ABSENT_SECONDS
         elif self._refreshes:
             by_itself = known.immutable or self._order.is_refreshed(reference)
             ttl = float("inf") if by_itself else self._order.period(ttl)
@@ -178,7 +178,7 @@ class FetchedObjects:
 
     async def _run(self) -> None:
         """Begin reads, in order, while there is room for them."""
-        places = ReadPlaces(AT_ONCE, lambda: bool(self._api.away))
+        places = ReadPlaces(MAX_READS, lambda: bool(self._api.away))
         while True:
             await places.acquire()
             reference = await self._next()
@@ -193,7 +193,7 @@ class FetchedObjects:
             self._wake.clear()
             now, ttl = self._api.clock.monotonic(), self._time_to_live()
             if self._api.is_outage:
-                await self._api.pause(OUTAGE_PAUSE, interruptible=True)
+                await self._api.pause(OUTAGE_PAUSE_SECONDS, interruptible=True)
                 continue
             if now >= self._held_until and (reference := self._order.take(now, ttl)) is not None:
                 return reference

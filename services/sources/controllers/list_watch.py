@@ -9,13 +9,20 @@ from typing import Any
 
 from services.sources.controllers.api_server import ApiServer, RetryRequestError, WaitEnd
 from services.sources.core.api_objects import metadata_text, read_list
-from services.sources.core.reflector import PROMPT_PAUSE, SPREAD, ListAll, Pause, Reflector, WatchFrom
+from services.sources.core.reflector import (
+    MAX_PROMPT_PAUSE_SECONDS,
+    SPREAD_SECONDS,
+    ListAll,
+    Pause,
+    Reflector,
+    WatchFrom,
+)
 from shared.kube.interface import ApiClient, ApiError, ApiStatusError, WatchEvent
 
 log = logging.getLogger(__name__)
 
-LAG = 3  # refusals by the authorizer that are expected right after a pod was bound
-WOKEN_AGAIN = 30.0  # seconds until a pause may end early again; requests that still fail back off meanwhile
+MAX_EXPECTED_REFUSALS = 3  # by the authorizer, right after a pod was bound
+WOKEN_AGAIN_SECONDS = 30.0  # until a pause may end early again; requests that still fail back off meanwhile
 CHANGES = ("ADDED", "MODIFIED", "DELETED")
 
 
@@ -47,7 +54,7 @@ class ListWatch:
             if self._is_unproven:
                 # Pause, because where some requests are answered and others refused, each answer ends an outage and
                 # each refusal begins one.
-                pause = PROMPT_PAUSE * (1 + self.api.chance()) / 2
+                pause = MAX_PROMPT_PAUSE_SECONDS * (1 + self.api.chance()) / 2
                 await asyncio.sleep(max(0.0, self._listed_at + pause - self.api.clock.monotonic()))
             if self._history != self.api.history or self._is_unproven:
                 self._history = self.api.history
@@ -76,7 +83,7 @@ class ListWatch:
     def _was_woken(self) -> bool:
         """Return whether an outage ended a moment ago. If only this request still fails, its pauses continue to
         grow."""
-        return self.api.clock.monotonic() - self._woken_at < WOKEN_AGAIN
+        return self.api.clock.monotonic() - self._woken_at < WOKEN_AGAIN_SECONDS
 
     @property
     def _is_unproven(self) -> bool:
@@ -85,7 +92,7 @@ class ListWatch:
 
     @property
     def _spread(self) -> float:
-        return 0.0 if self.reflector.probes else SPREAD
+        return 0.0 if self.reflector.probes else SPREAD_SECONDS
 
     async def _list(self, oldest: str) -> None:
         query = {"resourceVersion": oldest} if oldest else {}
@@ -168,7 +175,7 @@ class ListWatch:
     def _report(self, error: ApiError) -> None:
         forbidden = isinstance(error, ApiStatusError) and error.forbidden
         self._forbidden = self._forbidden + 1 if forbidden else 0
-        self.api.failed(self.what, error, may_pass=0 < self._forbidden <= LAG)
+        self.api.failed(self.what, error, may_pass=0 < self._forbidden <= MAX_EXPECTED_REFUSALS)
 
     def _take(self, event: WatchEvent) -> None:
         if event.type in CHANGES:

@@ -10,8 +10,8 @@ from shared.kube.interface import READ_TIMEOUT, ApiClient, ApiStatusError, ApiUn
 # Seconds in all, the wait for the rate limit included: a read whose caller does not wait any more
 # (REQUESTED_READ_TIMEOUT) leaves its queue. A connection whose peer is gone breaks within ten seconds by itself
 # (`shared.kube.dialing`).
-WAIT = READ_TIMEOUT + 5.0
-RETRIED_FOR = 5.0  # seconds after its beginning within which a read is repeated if the API server has asked to wait
+MAX_WAIT_SECONDS = READ_TIMEOUT + 5.0
+MAX_RETRY_SECONDS = 5.0  # from its beginning, within which a read is repeated if the API server has asked to wait
 # Seconds between tries while the node authorizer does not know yet that a pod of this node names the object.
 FORBIDDEN_RETRIES = (0.1, 0.2, 0.4)
 
@@ -22,7 +22,7 @@ async def live_read(
     """Return the object, or why there is none, with the API server's text. `may_lag`: a 403 may pass within moments. An
     outage that is detected here counts for every watch; during an outage nothing is sent."""
     try:
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(MAX_WAIT_SECONDS):
             return await _read(api, client, path, query, may_lag=may_lag)
     except TimeoutError:
         error = f"{path}: more is asked of the API server than its rate limit lets through"
@@ -42,7 +42,7 @@ async def _read(
             return FoundObject(object=found)
         except ApiStatusError as error:
             delay = next(retries, None) if error.forbidden else error.retry_after
-            if delay is None or api.clock.monotonic() + delay >= began + RETRIED_FOR:
+            if delay is None or api.clock.monotonic() + delay >= began + MAX_RETRY_SECONDS:
                 return FoundObject(object=None, not_found=error.not_found, error=str(error))
             await asyncio.sleep(delay)
         except ApiUnreachableError as error:

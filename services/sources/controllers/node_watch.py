@@ -8,7 +8,7 @@ from bus.messages.sources import FoundObject, NodeObject
 from services.sources.controllers.api_server import ApiServer
 from services.sources.controllers.list_watch import ListWatch
 from services.sources.core.api_objects import metadata_text, without_managed_fields
-from services.sources.core.reflector import PROMPT_PAUSE, Reflector
+from services.sources.core.reflector import MAX_PROMPT_PAUSE_SECONDS, Reflector
 from shared.kube import paths
 from shared.model.objects import Object
 from shared.podspec.schema import plain_copy
@@ -32,7 +32,7 @@ class NodeWatch:
             selector=f"metadata.name={node_name}",
             on_list=self._on_list,
             on_change=self._on_change,
-            reflector=Reflector(longest_pause=PROMPT_PAUSE, probes=True),
+            reflector=Reflector(longest_pause=MAX_PROMPT_PAUSE_SECONDS, probes=True),
         )
         self.synced = self._list_watch.synced
 

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Callable
 
-SLOW_AFTER = 6.0  # seconds, the wait for the rate limit included
-MAX_SLOW = 64  # reads; each answer has an object of at most 1.5 MiB
+SLOW_AFTER_SECONDS = 6.0  # the wait for the rate limit included
+MAX_SLOW_READS = 64  # each answer has an object of at most 1.5 MiB
 
 
 class ReadPlaces:
-    """The places of reads, of which there are `places` at once. A read that is not answered within SLOW_AFTER leaves
-    its place to another, as long as no more than MAX_SLOW have done so and are under way. While the API server answers
-    no request, as `is_away` returns, none does: a server that hangs gets fewer reads, not more."""
+    """The places of reads, of which there are `places` at once. A read that is not answered within `SLOW_AFTER_SECONDS`
+    leaves its place to another, as long as no more than `MAX_SLOW_READS` have done so and are under way. While the API
+    server answers no request, as `is_away` returns, none does: a server that hangs gets fewer reads, not more."""
 
     def __init__(self, places: int, is_away: Callable[[], bool]) -> None:
         self._free, self._is_away = asyncio.Semaphore(places), is_away
@@ -29,13 +29,13 @@ class ReadPlaces:
         def leave_place() -> None:
             nonlocal is_slow, timer
             if self._is_away():
-                timer = loop.call_later(SLOW_AFTER, leave_place)
-            elif self._slow < MAX_SLOW:
+                timer = loop.call_later(SLOW_AFTER_SECONDS, leave_place)
+            elif self._slow < MAX_SLOW_READS:
                 is_slow = True
                 self._slow += 1
                 self._free.release()
 
-        timer = loop.call_later(SLOW_AFTER, leave_place)
+        timer = loop.call_later(SLOW_AFTER_SECONDS, leave_place)
 
         def end(_: object = None) -> None:
             timer.cancel()

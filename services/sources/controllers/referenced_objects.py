@@ -22,9 +22,9 @@ KINDS = ("Secret", "ConfigMap")
 # An object that is not watched, but shown in volumes, is read again each period. It is read more rarely where the
 # Node's annotation sets a longer one, or where there are so many that the reads would take more than this share of the
 # rate limit of sources: 1 400 objects at 30 requests a second are each read again within 94 s.
-REFRESH_PERIOD = 30.0  # seconds
-REFRESH_SHARE = 0.5
-FIRST_VERSIONS = 10.0  # seconds to wait for the first version of an object
+REFRESH_SECONDS = 30.0
+REFRESH_SHARE = 0.5  # of the rate limit of sources
+FIRST_VERSIONS_SECONDS = 10.0  # to wait for the first version of an object
 
 
 class ReferencedObjects:
@@ -52,7 +52,7 @@ class ReferencedObjects:
                     lambda: time_to_live(node.node),
                     self._counts.pods,
                     is_shown=is_shown,
-                    refreshing=Refreshing(REFRESH_SHARE * effective_qps(config), REFRESH_PERIOD),
+                    refreshing=Refreshing(REFRESH_SHARE * effective_qps(config), REFRESH_SECONDS),
                 )
                 self._store = BoundedObjects(watched, fetched, lambda: api.clients.objects.shares_watches)
 
@@ -86,7 +86,7 @@ class ReferencedObjects:
             if reference.key not in known and self._store.sends_first_version(reference)
         }
         if self._awaited:
-            self._overdue = asyncio.get_running_loop().call_later(FIRST_VERSIONS, self._complete)
+            self._overdue = asyncio.get_running_loop().call_later(FIRST_VERSIONS_SECONDS, self._complete)
         else:
             self._complete()
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from bus.interface import OwnedStream
 from bus.messages.sources import ChangedObject, FoundObject
 from services.sources.controllers.api_server import ApiServer, RetryRequestError, WaitEnd
-from services.sources.controllers.live_read import WAIT, live_read
+from services.sources.controllers.live_read import MAX_WAIT_SECONDS, live_read
 from services.sources.controllers.read_places import ReadPlaces
 from services.sources.controllers.referenced_objects import effective_qps
 from services.sources.core.api_objects import metadata_text
@@ -26,12 +26,12 @@ from shared.time.backoff import Backoff
 
 CLAIM_KINDS = ("PersistentVolumeClaim", "PersistentVolume")
 UNBOUND = Backoff(initial=0.25, cap=2.0)
-AT_ONCE = 8  # reads at the same time
+MAX_READS = 8  # at the same time
 # Of all claims together: the more claims there are, the more rarely each is read. A bound claim takes two reads.
 BOUND_READS_PER_SECOND = 10.0
 UNBOUND_READS_SHARE = 0.4  # of the rate limit of sources: 24 claims are each read within 2 s at 30 requests a second
-OUTAGE_PAUSE = 30.0  # seconds, or until the API server answers again
-SPREAD = 1.0  # seconds over which claims are read after an outage
+OUTAGE_PAUSE_SECONDS = 30.0  # or until the API server answers again
+SPREAD_SECONDS = 1.0  # over which claims are read after an outage
 
 Name = tuple[str, str]  # namespace, name
 
@@ -69,7 +69,7 @@ class VolumeClaims:
         self._by_volume: dict[str, _Claim] = {}  # name of a PersistentVolume -> the claim that names it
         self._bound: set[_Claim] = set()  # claims with a volume that names them
         self._unbound_rate = UNBOUND_READS_SHARE * effective_qps(config)
-        self._places = ReadPlaces(AT_ONCE, lambda: bool(api.away))
+        self._places = ReadPlaces(MAX_READS, lambda: bool(api.away))
 
     def on_pod(self, change: MergeChange) -> None:
         """Follow the claims of a pod that is about to be published or removed."""
@@ -91,7 +91,7 @@ class VolumeClaims:
             claim.nudge()
         if not self._api.is_outage:
             with contextlib.suppress(TimeoutError, RetryRequestError):
-                async with asyncio.timeout(WAIT), self._api.waiting(WaitEnd.OUTAGE):
+                async with asyncio.timeout(MAX_WAIT_SECONDS), self._api.waiting(WaitEnd.OUTAGE):
                     await claim.is_read.wait()
         found = claim.claim if of_claim else claim.volume
         error = claim.claim_error if of_claim else claim.volume_error
@@ -144,7 +144,7 @@ class VolumeClaims:
         reads = 0  # in a row that found the claim unbound
         while True:
             while self._api.is_outage and claim.claim is not None:
-                await self._api.pause(OUTAGE_PAUSE, interruptible=True, spread=SPREAD)
+                await self._api.pause(OUTAGE_PAUSE_SECONDS, interruptible=True, spread=SPREAD_SECONDS)
             claim.nudged.clear()
             await self._places.acquire()
             end = self._places.begin()

@@ -7,7 +7,7 @@ from services.sources.core.api_objects import is_older, metadata_text
 from shared.model.fields import dictionary, text
 from shared.model.objects import Object
 
-DEFAULT_TTL = 60.0  # seconds
+DEFAULT_TTL_SECONDS = 60.0
 TTL = "node.alpha.kubernetes.io/ttl"  # annotation of the node, seconds, written by a controller
 
 
@@ -16,7 +16,7 @@ def time_to_live(node: Object | None) -> float:
     invalid one."""
     annotations = dictionary(dictionary((node or {}).get("metadata")).get("annotations"))
     seconds = text(annotations.get(TTL))
-    return float(seconds) if seconds.isdecimal() and len(seconds) < 10 else DEFAULT_TTL
+    return float(seconds) if seconds.isdecimal() and len(seconds) < 10 else DEFAULT_TTL_SECONDS
 
 
 @dataclass

@@ -20,12 +20,12 @@ version.
 In an outage the list of our Node is the one request that this process sends, after the pauses of PROBES. All nodes of a
 cluster see the same outage at the same time: what they send meanwhile must not keep an API server from its start, and
 what they send after its return must not come at once. PROBES grows quickly and half of each pause is by chance, so the
-agents notice the return at different times, over as long as the outage has lasted and MAX_PROBE_PAUSE at most. That
-spreads everything they send then, and is as long as an agent may be out of step after the return.
+agents notice the return at different times, over as long as the outage has lasted and MAX_PROBE_PAUSE_SECONDS at most.
+That spreads everything they send then, and is as long as an agent may be out of step after the return.
 - The kernel breaks a connection on which nothing is confirmed after about ten seconds; one that survives a shorter
   outage delivers what was held back.
 - The first failed request of any kind makes our Node be listed at once, so one lost connection is no outage for long.
-- The first answer wakes every reflector, each after a random part of SPREAD.
+- The first answer wakes every reflector, each after a random part of SPREAD_SECONDS.
 - Node and pods have a client of their own, so no other request is before them in the queue of its rate limit.
 """
 
@@ -39,18 +39,18 @@ from shared.time.backoff import Backoff
 PAUSES = Backoff(initial=1.6, cap=30.0, reset_after=120.0)
 # The pauses of the list of our Node while the API server cannot be reached; each is prolonged at random, up to twofold.
 PROBES = Backoff(initial=2.0, cap=36.0, factor=3.0)
-MAX_PROBE_PAUSE = 2 * PROBES.cap  # seconds
-SPREAD = 1.0  # seconds over which requests after an outage are spread
-FIRST_PAUSE_FORBIDDEN = 0.2  # the authorizer's graph learns within moments that a pod of this node needs the object
-PROMPT_PAUSE = 3.0  # the longest pause of Node and pods, on which all others depend, while the network works
-BUSY_PAUSE = 10.0  # the longest pause while the API server answers 429 or 5xx, where PROMPT_PAUSE would be shorter
-ANSWER_TIMEOUT = 5.0  # seconds until the answer to a list, or the head of a watch
+MAX_PROBE_PAUSE_SECONDS = 2 * PROBES.cap
+SPREAD_SECONDS = 1.0  # over which requests after an outage are spread
+FORBIDDEN_PAUSE_SECONDS = 0.2  # the first pause: the authorizer learns soon that a pod of this node needs the object
+MAX_PROMPT_PAUSE_SECONDS = 3.0  # of Node and pods, on which all others depend, while the network works
+MAX_BUSY_PAUSE_SECONDS = 10.0  # in place of a shorter longest pause, while the API server answers 429 or 5xx
+ANSWER_TIMEOUT_SECONDS = 5.0  # until the answer to a list, or the head of a watch
 # An API server that queues requests takes longer, up to its own limit, so each timeout doubles the next one.
 MAX_ANSWER_SECONDS = 60.0
 MIN_WATCH_SECONDS = 300.0  # a watch ends after one to two times this, so that not all nodes reconnect at once
-HASTY = 1.0  # seconds; a watch that ended sooner and without an event counts as a failure
-EARLY = 5.0  # seconds by which a watch may end before the agreed time
-REFUSED_FOR_LONG = 300.0  # seconds of nothing but 5xx for one version, after which that version is given up
+HASTY_SECONDS = 1.0  # a watch that ended sooner and without an event counts as a failure
+EARLY_SECONDS = 5.0  # by which a watch may end before the agreed time
+MAX_REFUSED_SECONDS = 300.0  # of nothing but 5xx for one version, after which that version is given up
 
 
 FROM_CACHE, NEWEST = "0", ""  # versions of a list: any version in the API server's cache; the newest state
@@ -93,7 +93,7 @@ class Reflector:
     # True for our Node, whose list is also sent during an outage. After a watch that broke early it lists the newest
     # state, to detect that the store went back.
     probes: bool = False
-    answer_timeout: float = field(default=ANSWER_TIMEOUT, init=False)  # seconds to wait for the next answer
+    answer_timeout: float = field(default=ANSWER_TIMEOUT_SECONDS, init=False)  # seconds to wait for the next answer
     version: str = field(default="", init=False)  # of the newest object or bookmark; "" = list first
     _pause: Pause | None = field(default=None, init=False)
     _failures: int = field(default=0, init=False)
@@ -118,11 +118,11 @@ class Reflector:
         """Note that the list was read."""
         self.version = self.oldest = version
         self._proven, self._outages = False, 0
-        self.answer_timeout, self._unserved_since = ANSWER_TIMEOUT, None
+        self.answer_timeout, self._unserved_since = ANSWER_TIMEOUT_SECONDS, None
 
     def watch_opened(self) -> None:
         """Note that the head of a watch arrived."""
-        self.answer_timeout, self._unserved_since = ANSWER_TIMEOUT, None
+        self.answer_timeout, self._unserved_since = ANSWER_TIMEOUT_SECONDS, None
 
     def woken(self) -> None:
         """Note that an outage is over. If the next step fails, its pauses begin short again."""
@@ -143,9 +143,9 @@ class Reflector:
 
     def watch_ended(self, *, lasted: float, events: int, now: float, chance: float) -> None:
         """Note that the server ended the watch after `lasted` seconds, as agreed or because it shuts down."""
-        if self.probes and lasted < self._agreed - EARLY:
+        if self.probes and lasted < self._agreed - EARLY_SECONDS:
             self.version = ""
-        if lasted < HASTY and not events:
+        if lasted < HASTY_SECONDS and not events:
             self._pause = Pause(self._back_off(PAUSES.initial, self.longest_pause, now, chance))
             return
         self._proven, self._refused = True, 0
@@ -181,7 +181,7 @@ class Reflector:
 
     def _adapt_timeout(self, error: ApiError | None) -> None:
         if isinstance(error, ApiUnansweredError):
-            longer = Backoff(ANSWER_TIMEOUT, self.longest_answer_timeout)
+            longer = Backoff(ANSWER_TIMEOUT_SECONDS, self.longest_answer_timeout)
             self.answer_timeout = longer.next_delay(self.answer_timeout)
 
     def _is_given_up(self, status: ApiStatusError, now: float) -> bool:
@@ -191,7 +191,7 @@ class Reflector:
         if status.code >= 500:
             if self._unserved_since is None:
                 self._unserved_since = now
-            return now - self._unserved_since >= REFUSED_FOR_LONG
+            return now - self._unserved_since >= MAX_REFUSED_SECONDS
         if status.code not in (401, 403, 429):
             self._refused += 1
         return self._refused > 1
@@ -204,8 +204,8 @@ class Reflector:
         status = error if isinstance(error, ApiStatusError) else None
         busy = status is not None and (status.code == 429 or status.code >= 500)
         seconds = self._back_off(
-            FIRST_PAUSE_FORBIDDEN if status is not None and status.forbidden else PAUSES.initial,
-            max(self.longest_pause, BUSY_PAUSE) if busy else self.longest_pause,
+            FORBIDDEN_PAUSE_SECONDS if status is not None and status.forbidden else PAUSES.initial,
+            max(self.longest_pause, MAX_BUSY_PAUSE_SECONDS) if busy else self.longest_pause,
             now,
             chance,
         )

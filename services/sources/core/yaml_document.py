@@ -7,7 +7,7 @@ import orjson
 from shared.yaml_reader.reader import Limits, UnreadableError, read_documents
 
 MAX_BYTES = 10 * 1024 * 1024  # the kubelet's limit for manifests (pods.md 0.1)
-MAX_DEPTH = 100
+MAX_DEPTH = 100  # levels
 MAX_VALUES = 500_000  # scalars and collections: a pod is checked in time proportional to them
 LIMITS = Limits(depth=MAX_DEPTH, values=MAX_VALUES, characters=MAX_BYTES)
 

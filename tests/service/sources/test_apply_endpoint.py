@@ -325,7 +325,7 @@ async def test_no_value_of_a_secret_is_logged_or_listed(node: Node, caplog: pyte
 
 
 async def test_a_client_that_sends_no_body_costs_a_bounded_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apply_socket, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(apply_socket, "MAX_BODY_SECONDS", 0.2)
     async with node.sources():
         await node.send("GET", "")
         directory = os.open(node.run_dir, os.O_PATH)

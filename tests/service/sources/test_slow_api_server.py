@@ -252,7 +252,7 @@ async def test_objects_are_read_while_each_list_and_get_takes_twenty_seconds(tmp
         assert volume.object is not None
 
 
-PLACES = {"PersistentVolumeClaim": volume_claims.AT_ONCE, "Secret": fetched_objects.AT_ONCE}
+PLACES = {"PersistentVolumeClaim": volume_claims.MAX_READS, "Secret": fetched_objects.MAX_READS}
 
 
 @pytest.mark.parametrize("kind", PLACES)
@@ -265,7 +265,7 @@ async def test_reads_without_an_answer_hold_up_no_other_and_are_not_too_many(tmp
         return made
 
     slow = [f"slow{number}" for number in range(2 * PLACES[kind])]
-    more = [f"slow{number}" for number in range(len(slow), read_places.MAX_SLOW + 2 * PLACES[kind])]
+    more = [f"slow{number}" for number in range(len(slow), read_places.MAX_SLOW_READS + 2 * PLACES[kind])]
     async with cluster_node(tmp_path, change_detection_strategy="Get") as node:
         sent = set[str]()
 
@@ -284,12 +284,12 @@ async def test_reads_without_an_answer_hold_up_no_other_and_are_not_too_many(tmp
         await node.pass_time(0.5)
         node.api.bind(showing_all("web", "data"), NODE)
         await node.settle()
-        assert (await node.ask(kind, "data", within=2 * read_places.SLOW_AFTER)).object is not None
+        assert (await node.ask(kind, "data", within=2 * read_places.SLOW_AFTER_SECONDS)).object is not None
         node.api.bind(showing_all("more", *more), NODE)
         await node.settle()
         asking += [asyncio.create_task(node.ask(kind, name, within=130.0)) for name in more]
         await node.pass_time(40.0)
-        assert 2 * PLACES[kind] < len(sent) <= read_places.MAX_SLOW + PLACES[kind]
+        assert 2 * PLACES[kind] < len(sent) <= read_places.MAX_SLOW_READS + PLACES[kind]
         node.api.delete(paths.pod("default", "slow"), grace=0)
         node.api.delete(paths.pod("default", "more"), grace=0)
         for task in asking:
@@ -300,7 +300,7 @@ async def test_reads_without_an_answer_hold_up_no_other_and_are_not_too_many(tmp
 @pytest.mark.parametrize("kind", PLACES)
 @on_virtual_time
 async def test_an_api_server_that_hangs_gets_few_reads_at_once(tmp_path: Path, kind: str) -> None:
-    names = [f"n{number}" for number in range(read_places.MAX_SLOW + 2 * PLACES[kind])]
+    names = [f"n{number}" for number in range(read_places.MAX_SLOW_READS + 2 * PLACES[kind])]
     web = showing("web", *names)
     if kind != "Secret":
         web["spec"]["volumes"] = [{"name": n, "persistentVolumeClaim": {"claimName": n}} for n in names]

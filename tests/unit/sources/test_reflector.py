@@ -6,11 +6,11 @@ import pytest
 
 from services.sources.core.api_objects import read_list
 from services.sources.core.reflector import (
-    ANSWER_TIMEOUT,
+    ANSWER_TIMEOUT_SECONDS,
     FROM_CACHE,
+    MAX_PROMPT_PAUSE_SECONDS,
+    MAX_REFUSED_SECONDS,
     NEWEST,
-    PROMPT_PAUSE,
-    REFUSED_FOR_LONG,
     ListAll,
     Pause,
     Reflector,
@@ -119,7 +119,7 @@ def test_pauses_double_up_to_thirty_seconds_and_lie_between_half_and_all_of_it()
 
 
 def test_what_everything_waits_for_never_pauses_for_more_than_three_seconds() -> None:
-    reflector = Reflector(longest_pause=PROMPT_PAUSE)
+    reflector = Reflector(longest_pause=MAX_PROMPT_PAUSE_SECONDS)
     for now in range(20):
         reflector.list_failed(AWAY, now=float(now), chance=0.999)
         pause = reflector.next_step(0.0)
@@ -127,7 +127,7 @@ def test_what_everything_waits_for_never_pauses_for_more_than_three_seconds() ->
 
 
 def test_an_answer_that_takes_long_gets_more_time_the_next_time() -> None:
-    reflector, probe = Reflector(), Reflector(longest_answer_timeout=ANSWER_TIMEOUT)
+    reflector, probe = Reflector(), Reflector(longest_answer_timeout=ANSWER_TIMEOUT_SECONDS)
     given = []
     for now in range(5):
         for each in (reflector, probe):
@@ -206,10 +206,10 @@ def test_a_version_that_the_api_server_has_not_reached_is_given_up() -> None:
 
 def test_a_version_that_meets_nothing_but_5xx_is_given_up_after_minutes() -> None:
     reflector = watching()
-    for now in (0.0, 20.0, REFUSED_FOR_LONG - 1):
+    for now in (0.0, 20.0, MAX_REFUSED_SECONDS - 1):
         reflector.watch_failed(BROKEN, now=now, chance=0.0)
         assert steps(reflector)[-1] == WatchFrom("7", 300.0)
-    reflector.watch_failed(BROKEN, now=REFUSED_FOR_LONG, chance=0.0)
+    reflector.watch_failed(BROKEN, now=MAX_REFUSED_SECONDS, chance=0.0)
     assert steps(reflector)[-1] == ListAll(NEWEST)
 
 
@@ -273,7 +273,7 @@ def test_an_empty_list_may_be_written_as_null() -> None:
 
 
 def test_the_probe_of_an_outage_has_growing_pauses_until_it_is_answered() -> None:
-    reflector = Reflector(longest_pause=PROMPT_PAUSE, probes=True)
+    reflector = Reflector(longest_pause=MAX_PROMPT_PAUSE_SECONDS, probes=True)
     for _ in range(2):
         paused = []
         for now in range(0, 500, 100):
@@ -284,4 +284,4 @@ def test_the_probe_of_an_outage_has_growing_pauses_until_it_is_answered() -> Non
     reflector.went_back()
     reflector.list_failed(LATE, now=900.0, chance=0.999)
     pause = steps(reflector)[0]
-    assert isinstance(pause, Pause) and pause.seconds <= PROMPT_PAUSE, "a slow answer is no outage"
+    assert isinstance(pause, Pause) and pause.seconds <= MAX_PROMPT_PAUSE_SECONDS, "a slow answer is no outage"
