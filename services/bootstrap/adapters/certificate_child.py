@@ -17,7 +17,7 @@ from services.bootstrap.adapters.certificate_forms import CertificateForms, Cert
 from services.bootstrap.adapters.resolved_credentials import ProblemError
 from services.bootstrap.core.certificate_template import Template
 
-_TIMEOUT = 60.0  # seconds; long, because a machine that has just booted is busy
+_TIMEOUT_SECONDS = 60.0  # long, because a machine that has just booted is busy
 
 
 class CertificateChild(CertificateForms):
@@ -44,7 +44,7 @@ def _ask(what: str, **arguments: Any) -> Any:
             command,
             input=json.dumps({"what": what, "arguments": arguments}).encode(),
             capture_output=True,
-            timeout=_TIMEOUT,
+            timeout=_TIMEOUT_SECONDS,
             check=False,
             start_new_session=True,
         )

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _DIGEST = "BULKHEAD_CONTAINERD_CONFIG"
 _IDENTITY = "process"  # beside the configuration file
 _NAMESPACES = ("mnt", "pid", "user")
-_TIMEOUT = 15.0  # seconds it gets to end; supervisord gives the keeper 30
+_MAX_STOP_SECONDS = 15.0  # until it has ended; supervisord gives the keeper 30
 
 
 class ContainerdProcess:
@@ -85,7 +85,7 @@ class ContainerdProcess:
             return False
         return f"{_DIGEST}={_digest(embedded)}".encode() in environment
 
-    async def end(self, timeout: float = _TIMEOUT) -> None:
+    async def end(self, timeout: float = _MAX_STOP_SECONDS) -> None:
         """End it, by SIGTERM, and by SIGKILL when it runs `timeout` seconds later; wait for that. Its shims stay."""
         self._signal(signal.SIGTERM)
         try:

@@ -20,11 +20,11 @@ from services.bootstrap.adapters.resolved_credentials import (
 from services.bootstrap.core.kubeconfig import CurrentContext
 from shared.time.timestamps import parse_rfc3339
 
-PLUGIN_TIMEOUT = 30  # seconds
-FIRST_TIMEOUT = 5  # seconds at the start, where everything else waits, because static pods must not be delayed
+PLUGIN_TIMEOUT_SECONDS = 30
+FIRST_TIMEOUT_SECONDS = 5  # at the start, where everything else waits, because static pods must not be delayed
 # Errors of a start that come from the state of the machine and not from the program.
 _SHORT_OF = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)
-_SHOWN = 200  # characters of a plugin's error output
+_MAX_SHOWN_CHARACTERS = 200  # of a plugin's error output
 
 
 def run_plugin_for(
@@ -56,7 +56,9 @@ def _run(
     cluster = {key: value for key, value in current.cluster.items() if key != "certificate-authority"}
     if material.ca:
         cluster["certificate-authority-data"] = base64.b64encode(material.ca.encode()).decode()
-    hint = " ".join(str(plugin.get("installHint") or "see that it is installed and executable").split())[:_SHOWN]
+    hint = " ".join(str(plugin.get("installHint") or "see that it is installed and executable").split())[
+        :_MAX_SHOWN_CHARACTERS
+    ]
     signal.alarm(timeout)
     try:
         provider = ExecProvider(ConfigNode("exec", plugin), base, ConfigNode("cluster", cluster))
@@ -67,7 +69,7 @@ def _run(
     except OSError as error:
         raise ProblemError(f"exec: {command} cannot be run: {error.strerror} ({hint})") from error
     except ConfigException as error:
-        text = " ".join(str(error).removeprefix("exec: ").split())[:_SHOWN]
+        text = " ".join(str(error).removeprefix("exec: ").split())[:_MAX_SHOWN_CHARACTERS]
         raise ProblemError(f"exec: {command}: {text} (run it by hand)") from None
     finally:
         signal.alarm(0)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from services.bootstrap.core.utility_chains import NAT, Chain, Rule
 
 _WAIT = ("-w", "5")  # seconds that the program waits for the lock of another one
-_SECONDS = 30.0  # a program that takes longer is killed
-_SHOWN = 300  # characters of its error output
+_TIMEOUT_SECONDS = 30.0  # a program that takes longer is killed
+_MAX_SHOWN_CHARACTERS = 300  # of its error output
 _OK, _NOT_FOUND, _RESOURCE_PROBLEM = 0, 1, 4  # exit codes
 _SBIN = ":/usr/sbin:/sbin"
 
@@ -68,8 +68,8 @@ class Iptables:
         try:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                env=environment, timeout=_SECONDS, check=False, text=True, errors="replace",
+                env=environment, timeout=_TIMEOUT_SECONDS, check=False, text=True, errors="replace",
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise IptablesError(f"{' '.join(command)}: {error}") from error
-        return done.returncode, done.stderr.strip().partition("\n")[0][:_SHOWN]
+        return done.returncode, done.stderr.strip().partition("\n")[0][:_MAX_SHOWN_CHARACTERS]

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from services.bootstrap.adapters.exec_plugin import PLUGIN_TIMEOUT, run_plugin_for
+from services.bootstrap.adapters.exec_plugin import PLUGIN_TIMEOUT_SECONDS, run_plugin_for
 from services.bootstrap.adapters.resolved_credentials import (
     ExpiredError,
     ProblemError,
@@ -36,7 +36,7 @@ from shared.yaml_reader.reader import Limits, UnreadableError, read_documents
 _SERVICE_CA = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 _SERVICE_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 _LIMITS = Limits(depth=100, values=2**19, characters=2**19)
-_TIMEOUT = 50  # seconds for the whole child; reading a file may hang, too
+_TIMEOUT_SECONDS = 50  # for the whole child; reading a file may hang, too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class ManagedPair:
 def resolve_in_child(
     kubeconfig: str,
     *,
-    timeout: int = PLUGIN_TIMEOUT,
+    timeout: int = PLUGIN_TIMEOUT_SECONDS,
     flag: str = "--kubeconfig",
     managed: ManagedPair | None = None,
 ) -> KubeconfigReport:
@@ -88,7 +88,7 @@ def resolve_in_child(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         ) as child:
             try:
-                answer, _ = child.communicate(json.dumps(request).encode(), _TIMEOUT + 5)
+                answer, _ = child.communicate(json.dumps(request).encode(), _TIMEOUT_SECONDS + 5)
             except BaseException:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, signal.SIGKILL)
@@ -143,7 +143,7 @@ def resolve(
             unreadable=isinstance(cause, OSError) and not absent,
         )
     except TimeLimitError:
-        line = f"{where}: could not be read within {_TIMEOUT} s (is a file in it a pipe, or on a lost mount?)"
+        line = f"{where}: could not be read within {_TIMEOUT_SECONDS} s (is a file in it a pipe, or on a lost mount?)"
         return replace(report, problems=(line,), unreadable=True)
     except Exception as error:  # an exception of a library, whose text may quote secrets
         line = f"{where}: cannot be resolved: {type(error).__name__} (check the current context's cluster and user)"
@@ -248,7 +248,7 @@ def _main() -> None:
     os.umask(0o077)
     signal.signal(signal.SIGALRM, _out_of_time)
     request = json.load(sys.stdin)
-    signal.alarm(_TIMEOUT)
+    signal.alarm(_TIMEOUT_SECONDS)
     managed = ManagedPair(**request["managed"]) if request["managed"] is not None else None
     report = resolve(request["kubeconfig"], timeout=request["timeout"], flag=request["flag"], managed=managed)
     signal.alarm(0)

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from services.bootstrap.adapters.certificate_store import CertificateStore, make_directory
-from services.bootstrap.adapters.exec_plugin import PLUGIN_TIMEOUT
+from services.bootstrap.adapters.exec_plugin import PLUGIN_TIMEOUT_SECONDS
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport, ManagedPair, resolve_in_child
 from services.bootstrap.core.client_plan import ClientPlan, plan_client
 from services.bootstrap.core.kubeconfig_document import written_kubeconfig
@@ -47,7 +47,7 @@ def serving_store(config: EffectiveConfig) -> CertificateStore:
     return CertificateStore("kubelet-server", config.cert_dir, (config.tls_cert_file, config.tls_private_key_file))
 
 
-def inspect_client(config: EffectiveConfig, wall: float, *, timeout: int = PLUGIN_TIMEOUT) -> ClientInspection:
+def inspect_client(config: EffectiveConfig, wall: float, *, timeout: int = PLUGIN_TIMEOUT_SECONDS) -> ClientInspection:
     """Look at everything once, in children. Blocks; a plugin gets `timeout` seconds."""
     report = resolve_ordinary(config, wall, timeout=timeout)
     if not config.bootstrap_kubeconfig or report.unreadable:
@@ -76,7 +76,9 @@ def inspect_bootstrap(config: EffectiveConfig, *, timeout: int = 0) -> Kubeconfi
     return resolve_in_child(config.bootstrap_kubeconfig, timeout=timeout, flag=_BOOTSTRAP)
 
 
-def resolve_ordinary(config: EffectiveConfig, wall: float, *, timeout: int = PLUGIN_TIMEOUT) -> KubeconfigReport:
+def resolve_ordinary(
+    config: EffectiveConfig, wall: float, *, timeout: int = PLUGIN_TIMEOUT_SECONDS
+) -> KubeconfigReport:
     """Resolve the credentials for everything but requests for certificates. Blocks; a plugin gets `timeout` seconds.
 
     With rotation only the managed certificate is used, and all other credentials of the kubeconfig's user are left out.

@@ -23,7 +23,7 @@ from shared.files.atomic import sync_directory, write_atomically
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-_TIMEOUT = 120.0  # seconds; RSA keys on a busy machine
+_TIMEOUT_SECONDS = 120.0  # RSA keys take long on a busy machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,12 @@ def ensure_pair_in_child(request: PairRequest) -> PairReport:
     command = [sys.executable, "-P", "-m", __name__]
     try:
         done = subprocess.run(
-            command, input=json.dumps(asdict(request)), capture_output=True, text=True, timeout=_TIMEOUT, check=False
+            command,
+            input=json.dumps(asdict(request)),
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
         )
         answer = json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:

@@ -26,8 +26,8 @@ from shared.model.objects import Object
 log = logging.getLogger(__name__)
 
 VERSIONS = ("v1", "v1beta1")
-_WATCH = 300.0  # seconds of one watch
-_AGAIN = 2.0  # seconds between a broken watch and the next list
+_WATCH_SECONDS = 300.0  # of one watch
+_RELIST_SECONDS = 2.0  # between a broken watch and the next list
 _LIMIT = "500"
 
 
@@ -120,7 +120,7 @@ async def _until(
                 except ApiStatusError as error:
                     if not error.gone and error.code < 500:
                         raise
-                await asyncio.sleep(_AGAIN)
+                await asyncio.sleep(_RELIST_SECONDS)
     return found
 
 
@@ -136,7 +136,7 @@ async def _states(api: ApiClient, request: SubmittedRequest) -> AsyncGenerator[C
     yield state_of(_checked(items[0]) if items else None, request.uid)
     version = str(metadata.get("resourceVersion") or "")
     watched = {**query, "resourceVersion": version, "allowWatchBookmarks": "true"}  # without, it is silent for minutes
-    async with api.watch(path, watched, timeout=_WATCH) as events:
+    async with api.watch(path, watched, timeout=_WATCH_SECONDS) as events:
         async for event in events:
             if event.type == "BOOKMARK":
                 continue

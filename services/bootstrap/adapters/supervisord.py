@@ -18,7 +18,7 @@ from services.frame.generation import supervisor_process
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT = 10.0  # seconds of one call; a stopped supervisord must not block us longer
+_TIMEOUT_SECONDS = 10.0  # of one call; a stopped supervisord must not block us longer
 _ALREADY_STARTED = 60  # supervisor.xmlrpc.Faults.ALREADY_STARTED
 
 
@@ -62,9 +62,11 @@ class Supervisord:
 
         threading.Thread(target=call, name="supervisord call", daemon=True).start()
         try:
-            error = outcome.get(timeout=_TIMEOUT)
+            error = outcome.get(timeout=_TIMEOUT_SECONDS)
         except queue.Empty:
-            raise SupervisordError(f"supervisord at {self._url} did not answer within {_TIMEOUT:.0f} s") from None
+            raise SupervisordError(
+                f"supervisord at {self._url} did not answer within {_TIMEOUT_SECONDS:.0f} s"
+            ) from None
         if error is not None and getattr(error, "faultCode", None) != _ALREADY_STARTED:
             raise SupervisordError(f"supervisord at {self._url}: {error}") from error
 

@@ -22,7 +22,7 @@ from services.bootstrap.adapters.resolved_credentials import ProblemError
 from services.bootstrap.controllers.certificate_metrics import RotationMetrics
 from services.bootstrap.controllers.csr_attempt import FAILURES, CsrAttempt, CsrFailures, RefusedError
 from services.bootstrap.core.certificate_template import CertificateFacts, Template, covers
-from services.bootstrap.core.rotation import REFUSED_PAUSE, deadline_of_new, is_due, rotation_deadline
+from services.bootstrap.core.rotation import REFUSED_PAUSE_SECONDS, deadline_of_new, is_due, rotation_deadline
 from services.bootstrap.core.signing_request import generated_name
 from services.frame.launch import Context
 from shared.errors import OperatorError
@@ -33,9 +33,9 @@ from shared.time.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
-_ISSUANCE = 900.0  # seconds for which the answer to a request is awaited
-_LOOK_AGAIN = 10.0  # seconds, as in Go, after which a clock that was set, or a machine that slept, is detected
-_STORE_RETRY = 30.0  # seconds; no event reports that the store was repaired
+_MAX_ISSUANCE_SECONDS = 900.0  # for which the answer to a request is awaited
+_LOOK_SECONDS = 10.0  # as in Go, after which a clock that was set, or a machine that slept, is detected
+_STORE_RETRY_SECONDS = 30.0  # no event reports that the store was repaired
 
 
 class CsrCredentials(Protocol):
@@ -96,14 +96,14 @@ class CertificateRotation:
                 await self._look()
             except FAILURES as error:
                 self._attempts.failed(error)
-                await self._wait(_STORE_RETRY)
+                await self._wait(_STORE_RETRY_SECONDS)
                 continue
             template = self._template()
             if template is None or not (self._at_once or self._due(template)):
                 self._attempts.good()
                 await self._tidy()
-                left = self._deadline - self._context.clock.wall() if self._held else _LOOK_AGAIN
-                await self._wait(min(max(left, 0.0), _LOOK_AGAIN))
+                left = self._deadline - self._context.clock.wall() if self._held else _LOOK_SECONDS
+                await self._wait(min(max(left, 0.0), _LOOK_SECONDS))
                 continue
             await self._attempt(template)
 
@@ -168,8 +168,8 @@ class CertificateRotation:
             await self._wait_for(self._attempts.failed(error), template)
 
     async def _pause(self, error: RefusedError, template: Template) -> None:
-        """Wait after a refusal until the request is removed, another certificate is needed, or REFUSED_PAUSE is over.
-        The request stays on disk, so that a restart does not send another one."""
+        """Wait after a refusal until the request is removed, another certificate is needed, or `REFUSED_PAUSE_SECONDS`
+        are over. The request stays on disk, so that a restart does not send another one."""
         pause = asyncio.ensure_future(self._wait_for(self._attempts.failed(error), template))
         tasks = {pause}
         if error.request is not None:
@@ -191,9 +191,9 @@ class CertificateRotation:
     async def _until_gone(self, request: signing_api.SubmittedRequest) -> None:
         with contextlib.suppress(*FAILURES):
             api = await self._credentials.open(self._held.facts if self._held else None)
-            await signing_api.gone(api, request, REFUSED_PAUSE)
+            await signing_api.gone(api, request, REFUSED_PAUSE_SECONDS)
             return
-        await asyncio.sleep(REFUSED_PAUSE)
+        await asyncio.sleep(REFUSED_PAUSE_SECONDS)
 
     async def _wait_for(self, seconds: float, template: Template) -> None:
         """Wait, but not when something else is wanted meanwhile."""
@@ -212,7 +212,7 @@ class CertificateRotation:
         pending = await self._in_thread(self._pending.read)
         if pending is None or pending.template != template or pending.until <= self._context.clock.wall():
             pending = await self._begin(api, template)
-        latest = self._context.clock.wall() + _ISSUANCE  # a clock that was set back makes no wait longer
+        latest = self._context.clock.wall() + _MAX_ISSUANCE_SECONDS  # a clock that was set back makes no wait longer
         pending = replace(pending, until=min(pending.until, latest))
 
         known = bool(pending.uid)
@@ -250,7 +250,7 @@ class CertificateRotation:
             request=made.request,
             key=made.key,
             encipherment=encipherment,
-            until=self._context.clock.wall() + _ISSUANCE,
+            until=self._context.clock.wall() + _MAX_ISSUANCE_SECONDS,
         )
         await self._in_thread(self._pending.write, pending)
         crash_point("bootstrap.request.noted")

@@ -27,9 +27,9 @@ from shared.errors import OperatorError
 
 log = logging.getLogger(__name__)
 
-_TURN = 5.0  # seconds after which an idle loop turns, so that its progress shows that it does not hang
-_SETTLE = 0.2  # seconds without a further change before an edit is read
-_RESTORE_RETRY = 5.0  # seconds; nothing reports that a disk has room again
+_TURN_SECONDS = 5.0  # after which an idle loop turns, so that its progress shows that it does not hang
+_SETTLE_SECONDS = 0.2  # without a further change before an edit is read
+_RESTORE_RETRY_SECONDS = 5.0  # nothing reports that a disk has room again
 _COUNTS = "the change counts when the agent is restarted or reloaded (SIGHUP)"
 _DROP_IN = ".conf"
 _CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Mask.DELETE
@@ -111,23 +111,23 @@ class ConfigurationWatch:
                     log.warning("%s was removed or changed by another process: written again", self._run_dir / name)
             except OSError as error:
                 self._context.bus.trouble("files", f"{self._run_dir}: cannot be written: {error.strerror}")
-                await asyncio.sleep(_RESTORE_RETRY)
+                await asyncio.sleep(_RESTORE_RETRY_SECONDS)
                 self._files_changed.set()
             else:
                 self._context.bus.trouble("files", None)
-                await asyncio.sleep(_SETTLE)  # bounds the work when they are changed again and again
+                await asyncio.sleep(_SETTLE_SECONDS)  # bounds the work when they are changed again and again
 
     async def _react(self) -> None:
         while True:
             self._context.bus.progress("reload")
             with contextlib.suppress(TimeoutError):  # other processes read from the last turn whether this one hangs
-                async with asyncio.timeout(_TURN):
+                async with asyncio.timeout(_TURN_SECONDS):
                     await self._reload.wait()
             if not self._reload.is_set():
                 continue
             while self._reload.is_set():  # an editor's burst of changes counts as one
                 self._reload.clear()
-                await asyncio.sleep(_SETTLE)
+                await asyncio.sleep(_SETTLE_SECONDS)
             changed, self._changed = self._changed, set()
             apply, self._apply = self._apply or self._config.reload_config, False
             pair = {Path(self._config.tls_cert_file), Path(self._config.tls_private_key_file)}

@@ -36,8 +36,8 @@ from shared.process.identity import started_at
 log = logging.getLogger(__name__)
 
 _MAX_OUTPUT_BYTES = 16 * 2**20
-_MAX_NAMES = 5  # names of removed files in one line of the log
-_LOOK_AT_OUTPUT = 60.0  # seconds between checks of the size of its output, which containerd does not rotate
+_MAX_NAMES = 5  # of removed files in one line of the log
+_OUTPUT_LOOK_SECONDS = 60.0  # between checks of the size of its output, which containerd does not rotate
 
 
 async def keep(service_log: LogFile) -> int:
@@ -79,7 +79,7 @@ async def _watch(process: ContainerdProcess, output: Path, signals: Signals, loc
     signals.on_hangup = reload.set
     ended, *ends = [asyncio.ensure_future(work) for work in (process.wait(), signals.ending.wait(), reload.wait())]
     while not any(work.done() for work in (ended, *ends)):
-        await asyncio.wait({ended, *ends}, timeout=_LOOK_AT_OUTPUT, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({ended, *ends}, timeout=_OUTPUT_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         _limit(output)
     if signals.handing_over.is_set():
         log.info("containerd runs on as process %s; the next supervisord's keeper watches it", process.pid)

@@ -8,7 +8,7 @@ from services.bootstrap.adapters import supervisord
 
 log = logging.getLogger(__name__)
 
-_RETRY = 5.0  # seconds; no event reports that supervisord can start a program again
+_RETRY_SECONDS = 5.0  # no event reports that supervisord can start a program again
 
 
 async def ensure_containerd(trouble: Callable[[str | None], None]) -> None:
@@ -16,7 +16,7 @@ async def ensure_containerd(trouble: Callable[[str | None], None]) -> None:
     None."""
     while not await asyncio.to_thread(start_containerd):
         trouble("the embedded containerd was not started by supervisord")
-        await asyncio.sleep(_RETRY)
+        await asyncio.sleep(_RETRY_SECONDS)
     trouble(None)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from services.bootstrap.adapters import signing_api
 from services.bootstrap.adapters.pending_request import PendingRequest
 from services.bootstrap.adapters.resolved_credentials import ProblemError
-from services.bootstrap.core.rotation import REFUSED_PAUSE, attempt_delay
+from services.bootstrap.core.rotation import REFUSED_PAUSE_SECONDS, attempt_delay
 from services.bootstrap.core.signing_request import CsrOutcome
 from services.frame.launch import Context
 from shared.errors import OperatorError
@@ -84,7 +84,7 @@ class CsrFailures:
         self._failures += 1
         self._report(_line_of(error), logging.ERROR)
         if isinstance(error, RefusedError):
-            return REFUSED_PAUSE
+            return REFUSED_PAUSE_SECONDS
         unreachable = isinstance(error, ApiUnreachableError)
         return attempt_delay(self._failures, self._chance(), unreachable=unreachable)
 

@@ -21,14 +21,14 @@ from shared.kube.interface import ApiClient
 log = logging.getLogger(__name__)
 
 REQUESTING = "requesting"  # a directory below the run directory with the credentials for the first certificate
-_TIMEOUT = 30.0  # seconds of one request
+_TIMEOUT_SECONDS = 30.0  # of one request
 
 Connect = Callable[[Path], ApiClient]  # run directory -> client
 
 
 def connect(run_dir: Path) -> ApiClient:
     """Return a client with the library's own rate limit (config.md 6.1)."""
-    return kube_client(run_dir, qps=0, burst=0, timeout=_TIMEOUT)
+    return kube_client(run_dir, qps=0, burst=0, timeout=_TIMEOUT_SECONDS)
 
 
 class NodeCsrCredentials:

@@ -27,7 +27,7 @@ from services.frame.launch import Context
 
 log = logging.getLogger(__name__)
 
-_SETTLE = 0.2  # seconds without a further change before the files are read
+_SETTLE_SECONDS = 0.2  # without a further change before the files are read
 _LOST = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.UNMOUNT  # events after which a directory has to be watched again
 _CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Mask.DELETE | _LOST
 
@@ -136,7 +136,7 @@ class KubeconfigFollower:
             return
         while self._changed.is_set():  # a burst of changes is one
             self._changed.clear()
-            await asyncio.sleep(_SETTLE)
+            await asyncio.sleep(_SETTLE_SECONDS)
 
     async def _look(self) -> None:
         self._read_at = self._context.clock.wall()

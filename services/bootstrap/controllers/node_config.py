@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 NODE = "node"
 CONFIG_MAP = "NodeConfigMap"  # the kind that sources reads for us
 RETRY_SECONDS = 10.0  # after a step that failed, as in the kubelet
-_SETTLE = 0.1  # seconds between two reads of the starts of services
+_SETTLE_SECONDS = 0.1  # between two reads of the starts of services
 _TROUBLE = "node config"
 _SYNC_ERROR = "failed to sync: {}"
 
@@ -116,7 +116,7 @@ class NodeConfig:
                 while True:
                     await inotify.get()
                     self._wake.set()
-                    await asyncio.sleep(_SETTLE)
+                    await asyncio.sleep(_SETTLE_SECONDS)
         except OSError as error:
             log.warning("crashes of services are not noticed: %s (raise fs.inotify.max_user_instances)", error)
 

@@ -20,7 +20,7 @@ from shared.model.run_once import RunOnceRecord
 
 log = logging.getLogger(__name__)
 
-_TURN = 5.0  # seconds between two checks, because no event shows that a pod's time to start is over
+_TURN_SECONDS = 5.0  # between two checks, because no event shows that a pod's time to start is over
 
 
 class RunOnce:
@@ -46,7 +46,7 @@ class RunOnce:
             if self._record.complete and await asyncio.to_thread(self._end):
                 await asyncio.Event().wait()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_TURN):
+                async with asyncio.timeout(_TURN_SECONDS):
                     await self._changed.wait()
 
     def _look(self) -> None:

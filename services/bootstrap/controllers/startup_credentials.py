@@ -14,7 +14,7 @@ from pathlib import Path
 from services.bootstrap.adapters.certificate_child import CertificateChild
 from services.bootstrap.adapters.certificate_store import make_directory
 from services.bootstrap.adapters.credential_files import CredentialFiles
-from services.bootstrap.adapters.exec_plugin import FIRST_TIMEOUT
+from services.bootstrap.adapters.exec_plugin import FIRST_TIMEOUT_SECONDS
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport
 from services.bootstrap.adapters.node_credentials import (
     ClientInspection,
@@ -50,7 +50,7 @@ class StartupCredentials:
         """Start to look, in a thread of its own; nothing is written yet."""
         if config.joins_cluster:
             beside = ThreadPoolExecutor(1, thread_name_prefix="credentials")
-            self._inspection = beside.submit(inspect_client, config, time.time(), timeout=FIRST_TIMEOUT)
+            self._inspection = beside.submit(inspect_client, config, time.time(), timeout=FIRST_TIMEOUT_SECONDS)
             beside.shutdown(wait=False)
 
     def bring_into_force(self, config: EffectiveConfig, kept: EffectiveConfig | None) -> None:

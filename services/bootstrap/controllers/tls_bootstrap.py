@@ -24,7 +24,7 @@ from services.bootstrap.adapters.resolved_credentials import ProblemError
 from services.bootstrap.controllers.certificate_rotation import CsrCredentials, inspect_issued, store_pair, unusable
 from services.bootstrap.controllers.csr_attempt import FAILURES, CsrAttempt, CsrFailures, RefusedError
 from services.bootstrap.core.certificate_template import client_template
-from services.bootstrap.core.rotation import REFUSED_PAUSE
+from services.bootstrap.core.rotation import REFUSED_PAUSE_SECONDS
 from services.bootstrap.core.signing_request import deterministic_name, request_text, signer_of
 from services.frame.launch import Context
 from shared.config.effective import EffectiveConfig
@@ -34,7 +34,7 @@ from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
 
-_ISSUANCE = 3600.0  # seconds
+_MAX_ISSUANCE_SECONDS = 3600.0  # for which the answer to a request is awaited
 
 
 class TlsBootstrap:
@@ -82,7 +82,7 @@ class TlsBootstrap:
                 return
         except FAILURES as failure:
             log.debug("client certificate: %s", failure)
-        await asyncio.sleep(REFUSED_PAUSE)
+        await asyncio.sleep(REFUSED_PAUSE_SECONDS)
 
     async def _ask(self) -> None:
         template = client_template(self._config.node_name)
@@ -91,7 +91,7 @@ class TlsBootstrap:
         made = await self._in_thread(self._made_request)
         encipherment = encipherment or made.is_rsa
         name = deterministic_name(base64.b64decode(made.public_key), template, encipherment=encipherment)
-        until = self._context.clock.wall() + _ISSUANCE
+        until = self._context.clock.wall() + _MAX_ISSUANCE_SECONDS
         pending = PendingRequest(
             name=name, template=template, request=made.request, key=made.key, encipherment=encipherment, until=until
         )

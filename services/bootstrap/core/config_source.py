@@ -19,7 +19,7 @@ INTERNAL_ERROR = "internal failure, see Kubelet log for details"
 
 MAX_CONFIG_MAP_BYTES = 2 * 2**20  # of all values; the API server stores at most 1 MiB
 _MAX_KEYS = 1000
-_MAX_FILE_NAME_BYTES = 255  # bytes of a file's name
+_MAX_FILE_NAME_BYTES = 255
 _API_VERSION, _KIND = "kubelet.config.k8s.io/v1beta1", "SerializedNodeConfigSource"
 _FIELDS = {  # of the API, by field of ConfigSource
     "namespace": "namespace",

@@ -13,8 +13,8 @@ from typing import Any
 
 from shared.config.effective import EmbeddedContainerd
 
-_SHIM_ANSWERS_WITHIN = 30  # seconds; a shim that never answers blocks the runtime for so long, once per container
-_STATE_WITHIN = 10  # seconds, as many as the load of one container may take when containerd starts
+_MAX_SHIM_ANSWER_SECONDS = 30  # a shim that never answers blocks the runtime for so long, once per container
+_MAX_STATE_SECONDS = 10  # as many as the load of one container may take when containerd starts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +60,8 @@ disabled_plugins = [
 # How long a containerd that was started again waits for a shim to answer (5 s by itself: then it kills the container),
 # and for the state of its task (2 s: then it calls the container unknown, and that is to be killed, too).
 [timeouts]
-  "io.containerd.timeout.shim.load" = "{_SHIM_ANSWERS_WITHIN}s"
-  "io.containerd.timeout.task.state" = "{_STATE_WITHIN}s"
+  "io.containerd.timeout.shim.load" = "{_MAX_SHIM_ANSWER_SECONDS}s"
+  "io.containerd.timeout.task.state" = "{_MAX_STATE_SECONDS}s"
 
 {plugins(embedded, machine)}\
 {"".join(_render_handler(runtime, name, systemd_cgroup) for name in machine.handlers)}"""

@@ -6,7 +6,7 @@ Randomness is an argument in [0, 1); times are wall seconds, delays seconds.
 from services.bootstrap.core.certificate_template import CertificateFacts, Template, covers
 from shared.time.backoff import Backoff
 
-REFUSED_PAUSE = 300.0  # seconds before a refused request is repeated, unless its object is deleted before
+REFUSED_PAUSE_SECONDS = 300.0  # before a refused request is repeated, unless its object is deleted before
 _EARLIEST, _SPREAD = 0.7, 0.2  # of the lifetime
 _ATTEMPTS, _JITTER = Backoff(initial=2.0, cap=32.0), 0.1  # the jitter never exceeds the cap
 _MIN_VALIDITY_SECONDS = 40.0  # for less, a certificate is not replaced early

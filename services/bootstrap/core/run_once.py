@@ -12,7 +12,7 @@ from bus.messages.sources import DesiredPod
 from shared.model.objects import Object
 from shared.model.run_once import FINAL, Outcome, PodResult, RunOnceRecord
 
-START_SECONDS = 1023.0  # that a pod has to start: ten pauses of 1.20, of 1 s, 2 s, 4 s and so on
+MAX_START_SECONDS = 1023.0  # of a pod: ten pauses of 1.20, of 1 s, 2 s, 4 s and so on
 _MAX_MESSAGE_CHARACTERS = 1024
 
 
@@ -25,7 +25,7 @@ def advance(
 ) -> RunOnceRecord:
     """Return the record after a look at complete streams. `now`: CLOCK_MONOTONIC seconds. A final outcome stays."""
     known = {pod.uid: pod for pod in record.pods}
-    late = now - record.began >= START_SECONDS
+    late = now - record.began >= MAX_START_SECONDS
     results = []
     for pod in sorted(desired, key=lambda each: _names(each.pod)):
         earlier = known.get(pod.uid)
@@ -72,7 +72,7 @@ def _outcome(spec: Object, status: Object, late: bool) -> tuple[Outcome, str]:
         return Outcome.READY, ""
     if late and (stays or phase == "Pending"):
         verb = "Ready" if stays else "started"
-        return Outcome.FAILED, f"not {verb} within {START_SECONDS:.0f} s" + (f": {why}" if why else "")
+        return Outcome.FAILED, f"not {verb} within {MAX_START_SECONDS:.0f} s" + (f": {why}" if why else "")
     return (Outcome.RUNNING if phase == "Running" else Outcome.WAITING), why
 
 

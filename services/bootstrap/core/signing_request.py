@@ -13,7 +13,7 @@ from services.bootstrap.core.certificate_template import Template, usages
 from shared.model.objects import Object, name, uid
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # from which the API server makes the ends of generated names
-_SHOWN = 200  # characters of an approver's text
+_MAX_SHOWN_CHARACTERS = 200  # of an approver's text
 
 
 class CsrOutcome(StrEnum):
@@ -119,7 +119,7 @@ def state_of(csr: Object | None, wanted_uid: str) -> CsrState:
 
 def _reason_of(condition: Object) -> str:
     text = ": ".join(str(condition[key]) for key in ("reason", "message") if condition.get(key))
-    return f": {' '.join(text.split())[:_SHOWN]}" if text else ""
+    return f": {' '.join(text.split())[:_MAX_SHOWN_CHARACTERS]}" if text else ""
 
 
 def _decoded(text: object) -> str:

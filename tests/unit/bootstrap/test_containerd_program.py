@@ -7,7 +7,7 @@ from services.bootstrap.controllers import containerd_start
 
 async def test_supervisord_is_asked_for_containerd_until_it_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     answers, troubles = [False, False, True], list[str | None]()
-    monkeypatch.setattr(containerd_start, "_RETRY", 0.0)
+    monkeypatch.setattr(containerd_start, "_RETRY_SECONDS", 0.0)
     monkeypatch.setattr(containerd_start, "start_containerd", lambda: answers.pop(0))
     await containerd_start.ensure_containerd(troubles.append)
     assert not answers

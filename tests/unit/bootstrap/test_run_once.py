@@ -7,7 +7,7 @@ import pytest
 
 from bus.messages.podsync import PodStatus
 from bus.messages.sources import DesiredPod
-from services.bootstrap.core.run_once import START_SECONDS, advance, progress
+from services.bootstrap.core.run_once import MAX_START_SECONDS, advance, progress
 from shared.model.run_once import Outcome, PodResult, RunOnceRecord
 
 BEGUN = RunOnceRecord(generation="boot/17/1", began=100.0)
@@ -87,8 +87,8 @@ def test_a_pod_has_a_limited_time_to_start_and_none_to_end(
     policy: str, fields: dict[str, Any], outcome: Outcome
 ) -> None:
     pod = desired("a", policy)
-    assert look(pod, fields, after=START_SECONDS - 1).pods[0].outcome is not Outcome.FAILED
-    assert look(pod, fields, after=START_SECONDS).pods[0].outcome is outcome
+    assert look(pod, fields, after=MAX_START_SECONDS - 1).pods[0].outcome is not Outcome.FAILED
+    assert look(pod, fields, after=MAX_START_SECONDS).pods[0].outcome is outcome
 
 
 def test_a_run_is_complete_when_each_pod_is_done_and_fails_with_one_pod() -> None:
