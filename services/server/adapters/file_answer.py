@@ -13,7 +13,7 @@ from services.server.adapters.plain_answer import go_error
 from services.server.adapters.system_log_files import OpenedLog, open_below
 from services.server.core.go_text import redirect_location
 from services.server.core.logs.served_file import (
-    SNIFFED,
+    SNIFFED_BYTES,
     BadRangeError,
     content_type,
     http_date,
@@ -91,7 +91,7 @@ class FileAnswers:
             refused = go_error(416, str(error))
             refused.headers["Content-Range"] = f"bytes */{size}"
             return refused
-        head = await self.read(opened, 0, SNIFFED)
+        head = await self.read(opened, 0, SNIFFED_BYTES)
         headers |= {
             "Content-Type": content_type(name, head),
             "Content-Length": str(part.count),

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from services.server.adapters.streaming_server import CHUNK_BYTES, Backend
 from services.server.core.streams.spdy_frames import (
-    MAX_PAYLOAD,
+    MAX_PAYLOAD_BYTES,
     Data,
     Frame,
     FrameDecoder,
@@ -37,8 +37,8 @@ class SpdyClient:
     async def send(self, stream: int, data: bytes, *, fin: bool = False) -> None:
         """Send data on the stream with this number; wait while the runtime takes none. Raises OSError when the runtime
         is gone."""
-        for start in range(0, max(len(data), 1), MAX_PAYLOAD):
-            part = data[start : start + MAX_PAYLOAD]
+        for start in range(0, max(len(data), 1), MAX_PAYLOAD_BYTES):
+            part = data[start : start + MAX_PAYLOAD_BYTES]
             self._write(Data(stream, part, fin and start + len(part) == len(data)))
             await self._backend.writer.drain()
 

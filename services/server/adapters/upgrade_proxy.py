@@ -12,7 +12,7 @@ from services.server.adapters.streaming_server import CHUNK_BYTES, Backend, conn
 from services.server.core.listening.client_address import shown_address
 from services.server.core.streams.upgrade import UpgradeError, parse_streaming_url, proxied_request
 
-_LAST_BYTES = 5.0  # to pass on what a client sent before it left
+_MAX_DRAIN_SECONDS = 5.0  # to pass on what a client sent before it left
 _NOT_RELAYED = {"connection", "content-length", "transfer-encoding", "keep-alive"}
 
 
@@ -69,7 +69,7 @@ async def _join(client: Client, backend: Backend) -> None:
         if not (down.done() or client.lost.done()):
             await asyncio.wait({down, client.lost}, return_when=asyncio.FIRST_COMPLETED)
         if not down.done() or client.writer.is_closing():
-            await asyncio.wait({up}, timeout=_LAST_BYTES)
+            await asyncio.wait({up}, timeout=_MAX_DRAIN_SECONDS)
     finally:
         up.cancel()
         down.cancel()

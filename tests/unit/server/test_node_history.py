@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from services.server.core.pages.node_history import (
-    INTERVAL,
-    LENGTH,
+    INTERVAL_SECONDS,
+    MAX_SAMPLES,
     Latencies,
     NodeHistory,
     added,
@@ -17,11 +17,11 @@ from services.server.core.pages.node_history import (
 
 def test_the_ring_keeps_one_hour() -> None:
     history = NodeHistory()
-    for number in range(LENGTH + 40):
-        history.add(number * INTERVAL, {"node.cpu": number})
+    for number in range(MAX_SAMPLES + 40):
+        history.add(number * INTERVAL_SECONDS, {"node.cpu": number})
     data = history.data()
-    assert LENGTH * INTERVAL == 3600 and len(data["at"]) == len(data["values"]["node.cpu"]) == LENGTH
-    assert (data["at"][0], data["values"]["node.cpu"][-1]) == (40 * INTERVAL, LENGTH + 39)
+    assert MAX_SAMPLES * INTERVAL_SECONDS == 3600 and len(data["at"]) == len(data["values"]["node.cpu"]) == MAX_SAMPLES
+    assert (data["at"][0], data["values"]["node.cpu"][-1]) == (40 * INTERVAL_SECONDS, MAX_SAMPLES + 39)
 
 
 @pytest.mark.parametrize(("now", "seconds"), [(100.0, 10.0), (100.001, 9.999), (109.5, 0.5), (109.9995, 10.0005)])
@@ -154,7 +154,7 @@ def test_a_restarted_process_continues_with_the_saved_hour() -> None:
         {"at": [10], "values": {"a": ["1"]}},
         {"at": [10], "values": {"a": None}},
         {"at": [1000], "values": {"a": [1]}},
-        {"at": list(range(LENGTH + 1)), "values": {}},
+        {"at": list(range(MAX_SAMPLES + 1)), "values": {}},
         {"at": [10], "values": {f"s{number}": [1] for number in range(65)}},
     ],
 )

@@ -35,14 +35,14 @@ def test_the_times_in_the_text_are_what_the_code_has() -> None:
         f"server reads the state every {node_page.TICK_SECONDS:.0f} s",
         f"The node sends an event at least every {node_page.HEARTBEAT_SECONDS:.0f} s",
         f"lost for {of_script('BROKEN_SECONDS')} s, or no event comes for {of_script('LATE_SECONDS')} s",
-        f"A sample is taken every {node_history.INTERVAL} s",
-        f"the charts keep {node_history.LENGTH} samples",
+        f"A sample is taken every {node_history.INTERVAL_SECONDS} s",
+        f"the charts keep {node_history.MAX_SAMPLES} samples",
         f"What pods use is requested from pleg every {node_machine.USAGE_SECONDS:.0f} s",
         f"the newest {of_script('LOG_LINES')} lines, or fewer where these have more than {log_kib} KiB",
     )
     assert not [text for text in texts if text not in PAGE]
-    assert node_history.INTERVAL * node_history.LENGTH == 3600
-    assert node_page.SAMPLES_PER_SAVE * node_history.INTERVAL == 60
-    assert node_state.MEMORY_SECONDS <= 60 < node_state.MEMORY_SECONDS + node_history.INTERVAL
+    assert node_history.INTERVAL_SECONDS * node_history.MAX_SAMPLES == 3600
+    assert node_page.SAMPLES_PER_SAVE * node_history.INTERVAL_SECONDS == 60
+    assert node_state.MEMORY_SECONDS <= 60 < node_state.MEMORY_SECONDS + node_history.INTERVAL_SECONDS
     assert machine.MAX_INTERFACES == 8 and "the eight with most bytes" in PAGE
     assert of_script("MAX_SHOWN_PODS") == "8" and "the first eight by name" in PAGE

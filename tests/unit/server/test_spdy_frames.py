@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.server.core.streams.spdy_dictionary import SPDY_DICTIONARY
 from services.server.core.streams.spdy_frames import (
-    MAX_PAYLOAD,
+    MAX_PAYLOAD_BYTES,
     Data,
     Frame,
     FrameDecoder,
@@ -34,7 +34,7 @@ frames: st.SearchStrategy[Frame] = st.one_of(
     st.builds(SynStream, streams, headers, st.booleans(), st.booleans(), st.integers(0, 9), st.integers(0, 7)),
     st.builds(SynReply, streams, headers, st.booleans()),
     st.builds(RstStream, streams, words),
-    st.builds(Settings, st.lists(st.tuples(st.integers(0, 255), st.integers(0, MAX_PAYLOAD), words)).map(tuple)),
+    st.builds(Settings, st.lists(st.tuples(st.integers(0, 255), st.integers(0, MAX_PAYLOAD_BYTES), words)).map(tuple)),
     st.builds(Ping, words),
     st.builds(GoAway, streams, words),
     st.builds(Headers, streams, headers, st.booleans()),
@@ -118,4 +118,4 @@ def test_headers_that_unpack_to_too_much_are_refused() -> None:
 
 def test_too_much_for_one_frame() -> None:
     with pytest.raises(ValueError, match="do not fit"):
-        FrameEncoder().encode(Data(1, bytes(MAX_PAYLOAD + 1)))
+        FrameEncoder().encode(Data(1, bytes(MAX_PAYLOAD_BYTES + 1)))

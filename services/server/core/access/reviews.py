@@ -15,7 +15,7 @@ from shared.model.objects import Object
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-CACHE_ENTRIES = 8192
+MAX_CACHED_REVIEWS = 8192
 _MAX_CACHED_BYTES = 10_000  # bytes of a question's strings: longer ones are asked each time
 
 _AUTHENTICATED = "system:authenticated"
@@ -50,7 +50,7 @@ class PendingReviews:
 class ExpiringCache(Generic[K, V]):
     """Answers that hold for a while; at most `entries`, the ones longest unused go first."""
 
-    def __init__(self, entries: int = CACHE_ENTRIES) -> None:
+    def __init__(self, entries: int = MAX_CACHED_REVIEWS) -> None:
         self._entries = entries
         self._held: OrderedDict[K, tuple[V, float]] = OrderedDict()
 

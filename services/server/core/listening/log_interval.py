@@ -1,6 +1,6 @@
 """Decides which of many equal log lines are written, so that clients cannot fill the log. Asks no clock."""
 
-INTERVAL = 60.0  # seconds
+INTERVAL_SECONDS = 60.0
 
 
 class LogInterval:
@@ -14,7 +14,7 @@ class LogInterval:
         """Count an event of this kind at `now` (monotonic seconds). Return how many there were since the last line,
         including this one, if a line is due; else 0."""
         self._counts[kind] = counted = self._counts.get(kind, 0) + 1
-        if now - self._logged.get(kind, float("-inf")) < INTERVAL:
+        if now - self._logged.get(kind, float("-inf")) < INTERVAL_SECONDS:
             return 0
         self._logged[kind], self._counts[kind] = now, 0
         return counted

@@ -13,7 +13,7 @@ from email.utils import format_datetime, parsedate_to_datetime
 from urllib.parse import quote
 
 _FIRST, _LAST = -62135596800, 253402300799  # seconds since the epoch of the years 1 to 9999
-SNIFFED = 512  # bytes at the start of a file that decide its type where the name does not
+SNIFFED_BYTES = 512  # at the start of a file that decide its type where the name does not
 _TYPES = mimetypes.MimeTypes()  # without the files of the machine
 _RANGE = re.compile(r"([0-9]*)-([0-9]*)")
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'": "&#39;"})

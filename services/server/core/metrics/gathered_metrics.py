@@ -16,7 +16,7 @@ Labels = tuple[str, ...]
 Values = tuple[float | None, ...]
 Series = dict[Labels, Values]
 
-KEPT_SERIES = 500  # of one family of processes that have ended
+MAX_KEPT_SERIES = 500  # of one family of processes that have ended
 _STARTED = "bulkhead_process_start_time_seconds"
 
 # The kubelet's name of a sum, least or largest value of ours, how it is made, and its help.
@@ -157,7 +157,7 @@ def _plus(one: float | None, other: float | None) -> float | None:
 
 
 def _bounded(family: MetricFamily) -> MetricFamily:
-    return _with(family, dict(family.series[:KEPT_SERIES]))
+    return _with(family, dict(family.series[:MAX_KEPT_SERIES]))
 
 
 def _with(family: MetricFamily, series: Mapping[Labels, Values]) -> MetricFamily:

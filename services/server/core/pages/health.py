@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from services.server.core.go_text import quote
 
-ABSENT_AFTER = 30.0  # seconds without a beat
-LOG_BLOCKED_AFTER = 120.0  # seconds since the log was last flushed
-SYNC_LOOP_AT_LEAST = 300.0  # seconds a turn of the sync loop may take, or twice the sync frequency if that is more
+ABSENT_AFTER_SECONDS = 30.0  # without a beat
+LOG_BLOCKED_AFTER_SECONDS = 120.0  # since the log was last flushed
+MIN_SYNC_LOOP_SECONDS = 300.0  # that a turn of the sync loop may take, or twice the sync frequency if that is more
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Health:
         self._started = now
         self._last_beat: dict[str, float | None] = dict.fromkeys(services)
         self._sync_loop_turned: float | None = None
-        self._sync_loop_limit = max(2 * sync_frequency, SYNC_LOOP_AT_LEAST)
+        self._sync_loop_limit = max(2 * sync_frequency, MIN_SYNC_LOOP_SECONDS)
         self._log_flushed = now
 
     @property
@@ -59,7 +59,7 @@ class Health:
 
     def checks(self, now: float) -> tuple[Check, ...]:
         """Return the result of every check at `now`."""
-        log = "logging blocked" if now - self._log_flushed > LOG_BLOCKED_AFTER else ""
+        log = "logging blocked" if now - self._log_flushed > LOG_BLOCKED_AFTER_SECONDS else ""
         services = (Check(f"bulkhead-{service}", self._absence(service, now)) for service in self._last_beat)
         return (Check("ping"), Check("log", log), Check("syncloop", self._sync_loop(now)), *services)
 
@@ -72,7 +72,7 @@ class Health:
     def _absence(self, service: str, now: float) -> str:
         last = self._last_beat[service]
         silent = now - (self._started if last is None else last)
-        if silent <= ABSENT_AFTER:
+        if silent <= ABSENT_AFTER_SECONDS:
             return ""
         since = "since this server started" if last is None else "for too long"
         return f"{service} has sent no beat {since} ({silent:.0f} s); see bulkhead status"

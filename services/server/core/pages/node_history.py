@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-INTERVAL = 10  # seconds between two samples
-LENGTH = 360  # samples: one hour
-_HOUR = INTERVAL * LENGTH
+INTERVAL_SECONDS = 10  # between two samples
+MAX_SAMPLES = 360  # one hour
+_MAX_AGE_SECONDS = INTERVAL_SECONDS * MAX_SAMPLES
 _MAX_SERIES = 64  # of a saved history
 
 Values = Mapping[str, float | None]  # series -> value; None = it could not be read
@@ -19,30 +19,30 @@ Values = Mapping[str, float | None]  # series -> value; None = it could not be r
 def until_next(now: float) -> float:
     """Return the seconds until the next multiple of the interval. A multiple less than 0.1 s ahead counts as passed,
     because the timer of a loop may end a millisecond early."""
-    left = INTERVAL - now % INTERVAL
-    return left if left > 0.1 else left + INTERVAL
+    left = INTERVAL_SECONDS - now % INTERVAL_SECONDS
+    return left if left > 0.1 else left + INTERVAL_SECONDS
 
 
 class NodeHistory:
     """The samples of the last hour. A series that a sample does not name has no value there."""
 
     def __init__(self) -> None:
-        self._at: deque[int] = deque(maxlen=LENGTH)
+        self._at: deque[int] = deque(maxlen=MAX_SAMPLES)
         self._values: dict[str, deque[float | None]] = {}
 
     def add(self, at: float, values: Values) -> None:
         """Add the sample of `at` (seconds since the epoch); the oldest makes room for it. Where the clock was set
         back, the others are dropped; by less than two intervals, they stay, and this sample gets the second after
         the newest. No two samples have the same moment: a page selects samples by their moments."""
-        if self._at and at < self._at[-1] - INTERVAL:
+        if self._at and at < self._at[-1] - INTERVAL_SECONDS:
             self._at.clear()
             self._values.clear()
         for name in values.keys() - self._values.keys():
-            self._values[name] = deque([None] * len(self._at), maxlen=LENGTH)
+            self._values[name] = deque([None] * len(self._at), maxlen=MAX_SAMPLES)
         self._at.append(max(round(at), self._at[-1] + 1) if self._at else round(at))
         for name, series in self._values.items():
             series.append(_short(values.get(name)))
-        while self._at[0] < at - _HOUR:  # the machine was suspended, or the clock was set forward
+        while self._at[0] < at - _MAX_AGE_SECONDS:  # the machine was suspended, or the clock was set forward
             self._at.popleft()
             for series in self._values.values():
                 series.popleft()
@@ -51,20 +51,20 @@ class NodeHistory:
         """Take the samples of the last hour before `wall` from what `data` returned in an earlier process. False = it
         is something else, or more than an interval newer than now: the clock was set back."""
         moments, values = (saved.get("at"), saved.get("values")) if isinstance(saved, dict) else (None, None)
-        if not (isinstance(moments, list) and isinstance(values, dict)) or not 0 < len(moments) <= LENGTH:
+        if not (isinstance(moments, list) and isinstance(values, dict)) or not 0 < len(moments) <= MAX_SAMPLES:
             return False
         if not all(type(one) is int for one in moments) or moments != sorted(set(moments)):
             return False
-        if moments[-1] > wall + INTERVAL + 1:
+        if moments[-1] > wall + INTERVAL_SECONDS + 1:
             return False
         series = [one for one in values.values() if isinstance(one, list) and len(one) == len(moments)]
         if len(series) != len(values) or len(series) > _MAX_SERIES:
             return False
         if not all(value is None or type(value) in (int, float) for one in series for value in one):
             return False
-        old = sum(moment < wall - _HOUR for moment in moments)
-        self._at = deque(moments[old:], maxlen=LENGTH)
-        self._values = {name: deque(one[old:], maxlen=LENGTH) for name, one in values.items()}
+        old = sum(moment < wall - _MAX_AGE_SECONDS for moment in moments)
+        self._at = deque(moments[old:], maxlen=MAX_SAMPLES)
+        self._values = {name: deque(one[old:], maxlen=MAX_SAMPLES) for name, one in values.items()}
         return True
 
     def data(self) -> dict[str, Any]:

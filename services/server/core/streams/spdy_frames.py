@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from services.server.core.streams.spdy_dictionary import SPDY_DICTIONARY
 
-MAX_PAYLOAD = (1 << 24) - 1  # bytes in one frame, as its 24 bit length allows
+MAX_PAYLOAD_BYTES = (1 << 24) - 1  # in one frame, as its 24 bit length allows
 
 _VERSION = 3
 _MAX_CONTROL_BYTES = 1 << 20  # bytes of a control frame, and of the headers it unpacks to
@@ -114,10 +114,10 @@ class FrameEncoder:
         self._zlib = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, zlib.MAX_WBITS, zdict=SPDY_DICTIONARY)
 
     def encode(self, frame: Frame) -> bytes:
-        """Return the frame's bytes. Raises ValueError for more than MAX_PAYLOAD bytes of data."""
+        """Return the frame's bytes. Raises ValueError for more than `MAX_PAYLOAD_BYTES` of data."""
         match frame:
             case Data():
-                if len(frame.payload) > MAX_PAYLOAD:
+                if len(frame.payload) > MAX_PAYLOAD_BYTES:
                     raise ValueError(f"{len(frame.payload)} bytes do not fit into one frame")
                 flags = _FIN if frame.fin else 0
                 return _HEAD.pack(frame.stream, flags << 24 | len(frame.payload)) + frame.payload
@@ -178,7 +178,7 @@ class FrameDecoder:
             if end - at < _HEAD.size:
                 break
             first, second = _HEAD.unpack_from(data, at)
-            flags, length = second >> 24, second & MAX_PAYLOAD
+            flags, length = second >> 24, second & MAX_PAYLOAD_BYTES
             if not first >> 31:
                 at += _HEAD.size
                 self._stream, self._left, self._fin = first, length, bool(flags & _FIN)
@@ -216,7 +216,7 @@ class FrameDecoder:
                 if len(body) != 4 + 8 * count:
                     raise SpdyProtocolError("malformed SETTINGS frame")
                 values = (_TWO.unpack_from(body, 4 + 8 * index) for index in range(count))
-                return Settings(tuple((key >> 24, key & MAX_PAYLOAD, value) for key, value in values))
+                return Settings(tuple((key >> 24, key & MAX_PAYLOAD_BYTES, value) for key, value in values))
             if kind == _PING:
                 return Ping(_U32.unpack_from(body)[0])
             if kind in (_RST_STREAM, _GOAWAY, _WINDOW_UPDATE):
