@@ -12,7 +12,7 @@ from bus.messages.debugging import GetProfile, GetStacks, Profile, SetVerbosity,
 from services.frame.sampling import MAX_THREADS, Sampler
 from shared.process.task_stacks import task_stacks
 
-MAX_TEXT = 512 << 10  # characters of the threads' stacks, and of the tasks'
+MAX_TEXT_CHARACTERS = 512 << 10  # of the threads' stacks, and of the tasks'
 MAX_PROFILE_SECONDS = 300.0
 MAX_VERBOSITY = 2**31 - 1
 IN_USE = "cpu profiling already in use"
@@ -34,7 +34,7 @@ class Debugging:
     async def stacks(self, _request: GetStacks) -> Stacks:
         """Return where threads and tasks are."""
         tasks = task_stacks(asyncio.get_running_loop())
-        return Stacks(threads=thread_stacks()[:MAX_TEXT], tasks=tasks[:MAX_TEXT])
+        return Stacks(threads=thread_stacks()[:MAX_TEXT_CHARACTERS], tasks=tasks[:MAX_TEXT_CHARACTERS])
 
     async def profile(self, request: GetProfile) -> Profile:
         """Return a profile. Raises RequestRefusedError while another one is made, and for a time that is too long."""

@@ -9,7 +9,7 @@ import sys
 
 from services.pleg.adapters.probe_grpc import probe_grpc
 from services.pleg.adapters.probe_http import probe_http
-from services.pleg.core.probe_outcome import OUTPUT_BYTES
+from services.pleg.core.probe_outcome import MAX_OUTPUT_BYTES
 from services.pleg.core.probe_spec import HttpHandler
 from shared.http_get.dialing import DialError
 from shared.http_get.exchange import BodyError, exchange
@@ -65,7 +65,7 @@ async def _one(draw: random.Random, ports: list[int], timeout: float) -> str:
         target = target_of(scheme, HOST, port, "/", (), "kube-lifecycle/1.36")
         try:
             async with asyncio.timeout(timeout):
-                await exchange(target, lambda _: OUTPUT_BYTES)
+                await exchange(target, lambda _: MAX_OUTPUT_BYTES)
         except (TimeoutError, DialError, AnswerError, MalformedAnswerError, BodyError, ssl.SSLError, OSError) as error:
             return f"hook {type(error).__name__}"
         return "hook success"

@@ -19,7 +19,7 @@ from shared.agent.apply_api import MAX_APPLIED_BYTES, PATH, SOCKET
 from shared.errors import OperatorError
 from shared.text.plain_text import is_utf8, plain
 
-_SECONDS = 30.0  # until an answer arrives
+_TIMEOUT_SECONDS = 30.0  # until an answer arrives
 _ORDER = {"ConfigMap": 0, "Secret": 1}  # all other kinds follow
 
 Write = Callable[[str], None]
@@ -113,7 +113,7 @@ class _Api:
         self._path = Path(run_dir) / SOCKET
 
     def __enter__(self) -> "_Api":
-        self._connection = http.client.HTTPConnection("bulkhead", timeout=_SECONDS)
+        self._connection = http.client.HTTPConnection("bulkhead", timeout=_TIMEOUT_SECONDS)
         self._connection.sock = _connected(self._path)
         self._connection.auto_open = 0
         return self
@@ -144,7 +144,7 @@ class _Api:
 def _connected(path: Path) -> socket.socket:
     """Return the connection, and open it where needed. Raises OperatorError."""
     try:
-        return connect(path, _SECONDS)
+        return connect(path, _TIMEOUT_SECONDS)
     except OSError as error:
         refused = isinstance(error, PermissionError)
         remedy = (

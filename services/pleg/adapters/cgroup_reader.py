@@ -13,7 +13,7 @@ from services.pleg.core.cgroup_values import CgroupFiles, MachineMemory, v1_usag
 from shared.host.cgroup_layout import Hierarchies
 from shared.host.machine import meminfo
 
-MAX_BYTES = 64 * 1024  # of one file; of a longer cgroup.procs the processes after them are not counted
+MAX_FILE_BYTES = 64 * 1024  # of a longer cgroup.procs the processes after them are not counted
 _PRESSURES = ("cpu.pressure", "memory.pressure", "io.pressure")
 
 
@@ -77,7 +77,7 @@ def read_file(path: str) -> bytes | None:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
-        return os.read(descriptor, MAX_BYTES)
+        return os.read(descriptor, MAX_FILE_BYTES)
     except OSError:  # ENODEV: the cgroup was removed meanwhile
         return None
     finally:

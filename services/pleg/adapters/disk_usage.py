@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bus.messages.usage import FilesystemUsage, VolumeUsage
-from services.pleg.adapters.file_statuses import MAX_ASIDE, FileStatuses, Places
+from services.pleg.adapters.file_statuses import MAX_ASIDE_PARTS, FileStatuses, Places
 from services.pleg.adapters.filesystem_reader import read_filesystem
 from services.pleg.core.pod_files import DiskUse, PodFiles, with_use
 from shared.pods.directory import DEVICES, ETC_HOSTS, VOLUMES, pod_directory
@@ -124,7 +124,7 @@ class PodCount:
 
     def __init__(self, root_dir: str, logs: Path, uid: str, wall: float, *, volumes: bool) -> None:
         self._directory, self._logs, self._wall, self._has_volumes = pod_directory(root_dir, uid), logs, wall, volumes
-        self._other, self._linked, self._aside = DiskUse(), Places(MAX_LINKED_FILES), Places(MAX_ASIDE)
+        self._other, self._linked, self._aside = DiskUse(), Places(MAX_LINKED_FILES), Places(MAX_ASIDE_PARTS)
         self._by_plugins = self._begun = False
         self._parts: tuple[_Part, ...] = ()  # logs, then volumes
         self._left: deque[_Part] = deque()  # parts that are not counted to their end, the next one first

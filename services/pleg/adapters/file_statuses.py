@@ -1,7 +1,7 @@
 """Reads the status of each file in a tree that containers write, of any depth, also while it grows.
 Each call blocks. Each directory is opened by its name in its parent, so that no path is too long. Memory grows with the
 depth of the tree, not with the number of its entries; open descriptors grow only with directories that have more than
-PIECE entries, and with the parts that are left for a later turn.
+PIECE_ENTRIES entries, and with the parts that are left for a later turn.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-PIECE = 1024  # entries that are read at a time
-MAX_ASIDE = 32  # parts of the trees of one pod that are left for a later turn
+PIECE_ENTRIES = 1024  # that are read at a time
+MAX_ASIDE_PARTS = 32  # of the trees of one pod that are left for a later turn
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _INNER = _DIRECTORY | os.O_NOFOLLOW
 
@@ -185,14 +185,14 @@ class _Walk:
 
 
 def _names(directory: int) -> Iterator[str]:
-    """Return the names in the directory, which are read PIECE at a time. A directory with fewer names needs no
+    """Return the names in the directory, which are read PIECE_ENTRIES at a time. A directory with fewer names needs no
     descriptor afterwards, and no more memory than its names that are left."""
     try:
         entries = os.scandir(directory)
-        piece = [entry.name for entry in itertools.islice(entries, PIECE)]
+        piece = [entry.name for entry in itertools.islice(entries, PIECE_ENTRIES)]
     except OSError:
         return iter(())
-    if len(piece) == PIECE:
+    if len(piece) == PIECE_ENTRIES:
         return itertools.chain(piece, _further_names(entries))
     entries.close()
     return iter(piece)
@@ -200,5 +200,5 @@ def _names(directory: int) -> Iterator[str]:
 
 def _further_names(entries: "os._ScandirIterator[str]") -> Iterator[str]:
     with entries, contextlib.suppress(OSError):
-        while piece := [entry.name for entry in itertools.islice(entries, PIECE)]:
+        while piece := [entry.name for entry in itertools.islice(entries, PIECE_ENTRIES)]:
             yield from piece

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from services.pleg.core.probe_outcome import OUTPUT_BYTES, Outcome, text_of
+from services.pleg.core.probe_outcome import MAX_OUTPUT_BYTES, Outcome, text_of
 from services.pleg.core.probe_spec import USER_AGENT, HttpHandler
 from services.pleg.core.probe_worker import Verdict
 from shared.http_get.dialing import DialError
@@ -24,7 +24,7 @@ async def probe_http(handler: HttpHandler, host: str, port: int, timeout: float)
     def body_limit(head: ResponseHead) -> int:
         nonlocal reading
         reading = redirected(target, head.status, head.headers.get("location", "")) is None
-        return OUTPUT_BYTES if reading else 0
+        return MAX_OUTPUT_BYTES if reading else 0
 
     try:
         target = target_of(handler.scheme, host, port, handler.path, handler.headers, USER_AGENT)

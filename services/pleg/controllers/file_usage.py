@@ -26,7 +26,7 @@ from shared.model.frozen_copy import replace
 log = logging.getLogger(__name__)
 
 PERIOD_WITHOUT_VOLUMES = 60.0  # seconds between two measurements of logs, where volumes are not measured
-PAUSES = 20  # a measurement of 1 s is repeated after 20 s at the earliest
+PAUSE_FACTOR = 20  # a measurement of 1 s is repeated after 20 s at the earliest
 MAX_PAUSE_SECONDS = 3600.0  # also after a measurement that hung for hours
 NEXT_SECONDS = 2.0  # for which the next pod waits for the one that is measured
 TURN_SECONDS = 1.0  # of counting the files of a pod before the next one in the queue has its turn
@@ -132,7 +132,7 @@ class FileUsage:
     def _is_rested(self, uid: str, measured: _Measured, now: float) -> bool:
         """Return whether the pod may be counted again, also at a request for newer figures: one whose last count was
         given up rests, so that all such pods together take as much of the time as LONG_PODS of them."""
-        rest = (PAUSES - 1) * measured.took * max(1.0, len(self._long) / LONG_PODS)
+        rest = (PAUSE_FACTOR - 1) * measured.took * max(1.0, len(self._long) / LONG_PODS)
         return uid not in self._long or measured.began_at + measured.took + rest <= now
 
     async def _measure(self, pods: Sequence[PodUsage]) -> None:
@@ -177,7 +177,7 @@ class FileUsage:
                 self._measured[pod.uid] = measured
         count.close()  # also after an error, but not at the end of the process, when a thread may still count
         took = measured.took
-        due = began_at + max(self._period, min(PAUSES * took, took + MAX_PAUSE_SECONDS))
+        due = began_at + max(self._period, min(PAUSE_FACTOR * took, took + MAX_PAUSE_SECONDS))
         self._measured[pod.uid] = replace(measured, due=due)
         if took > limit and not complete:
             self._long.add(pod.uid)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from services.pleg.core.probe_spec import ProbeKind
 from services.pleg.core.probe_worker import Verdict
 
-OUTPUT_BYTES = 10 * 1024  # of a command's output and of a body; the rest is not read
+MAX_OUTPUT_BYTES = 10 * 1024  # of a command's output and of a body; the rest is not read
 UNHEALTHY, WARNING = "Unhealthy", "ProbeWarning"
 
 
@@ -31,5 +31,5 @@ def event_of(kind: ProbeKind, outcome: Outcome) -> tuple[str, str] | None:
 
 
 def text_of(output: bytes) -> str:
-    """Return output as text, which may be binary, up to OUTPUT_BYTES of it."""
-    return output[:OUTPUT_BYTES].decode("utf-8", "replace")
+    """Return output as text, which may be binary, up to MAX_OUTPUT_BYTES of it."""
+    return output[:MAX_OUTPUT_BYTES].decode("utf-8", "replace")

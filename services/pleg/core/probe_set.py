@@ -17,7 +17,7 @@ from shared.model.frozen_copy import replace
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 
-MAX_FAILURE_TEXT = 512  # characters of a failed try's output in the results
+MAX_FAILURE_CHARACTERS = 512  # of a failed try's output in the results
 SETTLED_SECONDS = 10.0  # after so long, a container that ran before our start is first probed at a random moment
 
 
@@ -181,7 +181,7 @@ class ProbeSet:
     def failed(self, key: WorkerKey, container_id: str, output: str) -> None:
         """Add the output of the last try to a result that has changed to a failure."""
         before = self.results.get(container_id) or ProbeResults(pod_uid=key.pod_uid, container=key.container)
-        self.results[container_id] = replace(before, failure=output[:MAX_FAILURE_TEXT])
+        self.results[container_id] = replace(before, failure=output[:MAX_FAILURE_CHARACTERS])
 
     def _note(self, key: WorkerKey, worker: ProbeWorker) -> None:
         """Copy the worker's result to `results`."""

@@ -15,7 +15,7 @@ from shared.time.backoff import Backoff
 # shows
 # the end after 40 to 80 ms, and a look is at most 40 % of that too late.
 LOOKS = Backoff(initial=0.005, factor=1.4)
-MAX_LOOKS = 14
+MAX_LOOKS = 14  # for the end of one process
 
 
 @dataclass(frozen=True)

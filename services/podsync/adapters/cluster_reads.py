@@ -25,7 +25,7 @@ _MAX_LARGE = 4  # containers that have more than _SMALL_CHARACTERS at the same t
 _DROPPED = ReferencedObject(None, error="not read: the objects before it are already larger than an environment may be")
 _NOT_REACHED = ReferencedObject(None, error="not read: an object before it could not be read")
 _MANY_SERVICES = 100  # variables of more Services are made in a thread, so that other pods go on
-SECONDS = 5.0  # for what sources has in memory; a restarted sources answers within that time
+TIMEOUT_SECONDS = 5.0  # for what sources has in memory; a restarted sources answers within that time
 
 
 class ClusterReads(Protocol):
@@ -96,7 +96,7 @@ class SourcesReads:
         static pod then gets none."""
         space, links = namespace(pod), bool((pod.get("spec") or {}).get("enableServiceLinks", True))
         try:
-            found = await self._bus.ask("sources", GetServices(namespace=space), FoundServices, SECONDS)
+            found = await self._bus.ask("sources", GetServices(namespace=space), FoundServices, TIMEOUT_SECONDS)
         except (NoAnswerError, RequestRefusedError) as error:
             if static:
                 return {}

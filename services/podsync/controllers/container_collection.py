@@ -15,7 +15,7 @@ from services.podsync.core.sync.container_garbage import GarbageLimits, garbage
 log = logging.getLogger(__name__)
 
 COLLECT_SECONDS = 60.0
-REMOVAL_SECONDS = 10.0  # of the wait for the removal under pressure
+MAX_REMOVAL_SECONDS = 10.0  # of the wait for the removal under pressure
 MAX_SHOWN_ERRORS = 3
 
 
@@ -61,12 +61,12 @@ class ContainerCollection:
         """Remove all dead containers of finished pods. Return when they are gone, at the latest after 10 s."""
         dead = self._find(pressed=True)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REMOVAL_SECONDS):
+            async with asyncio.timeout(MAX_REMOVAL_SECONDS):
                 while self._count_left(dead):
                     self._pod_changed.clear()
                     await self._pod_changed.wait()
         if left := self._count_left(dead):
-            log.warning("dead containers of %d pods are still there after %d s", left, REMOVAL_SECONDS)
+            log.warning("dead containers of %d pods are still there after %d s", left, MAX_REMOVAL_SECONDS)
 
     def pods_changed(self) -> None:
         """Check again whether the containers are gone: the runtime's containers may have changed."""

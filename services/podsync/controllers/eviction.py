@@ -43,7 +43,7 @@ from shared.metrics.family import counter
 log = logging.getLogger(__name__)
 
 HARD_GRACE_SECONDS = 1
-WAIT_SECONDS = 30.0  # for an evicted pod to end, before the next one is evicted
+MAX_WAIT_SECONDS = 30.0  # for an evicted pod to end, before the next one is evicted
 REST_SECONDS = 10.0  # after a threshold for which nothing could be done
 MAX_READING_AGE_SECONDS = 1.0  # of the readings that a pod is chosen by
 
@@ -304,7 +304,7 @@ class Eviction:
     def _longest_wait(self) -> float:
         now = self._now()
         begun = [tracked.saved.terminating_since for tracked in self._core.tracked.values() if _is_ending(tracked)]
-        return max((since + WAIT_SECONDS - now for since in begun), default=0.0)
+        return max((since + MAX_WAIT_SECONDS - now for since in begun), default=0.0)
 
 
 def _is_ending(tracked: TrackedPod) -> bool:

@@ -19,7 +19,7 @@ from shared.model.objects import Object, uid
 from shared.pods.directory import CONTAINERS, DEVICES, ETC_HOSTS, VOLUMES, pod_directory
 from shared.podspec.containers import is_large
 
-SECONDS = 2.0  # for an answer of the runtime or of sources: together less than a command waits
+TIMEOUT_SECONDS = 2.0  # for an answer of the runtime or of sources: together less than a command waits
 _MAX_INSPECTIONS = 4  # of images at the same time
 
 
@@ -57,11 +57,11 @@ class PodPreviews:
         """Return the node's facts for this pod, and the problem with its RuntimeClass, "" = none."""
         facts, handler, problem = self._calls.facts_now(), "", ""
         with contextlib.suppress(RuntimeCallError, TimeoutError):
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 await self._calls.cgroups.driver()
         facts = replace(facts, cgroup_driver=self._calls.cgroups.facts.cgroup_driver)
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 handler = await self._calls.cluster.runtime_handler(pod)
         except SandboxConfigError as error:
             problem = f"Failed to create pod sandbox: {error.message}"
@@ -80,7 +80,7 @@ class PodPreviews:
                     statuses[image] = await self._calls.runtime.image_status(image)
 
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 await asyncio.gather(*map(inspect, names))
         return statuses
 

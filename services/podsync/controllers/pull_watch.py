@@ -15,7 +15,7 @@ from bus.messages.event import KubeEvent
 from bus.messages.podsync import ImagePull
 from services.podsync.adapters.story import StoryFiles
 from services.podsync.core.images.pull_progress import (
-    MANIFEST_BYTES,
+    MAX_MANIFEST_BYTES,
     PullProgress,
     advanced,
     identified,
@@ -161,7 +161,7 @@ class PullWatch:
                 layers = {
                     layer.digest: layer
                     for digest in sorted(progress.manifests)
-                    for layer in layers_of(await store.read(digest, MANIFEST_BYTES))
+                    for layer in layers_of(await store.read(digest, MAX_MANIFEST_BYTES))
                 }
                 if self._progress.get(before.image) is before:
                     self._progress[before.image] = replace(progress, layers=tuple(layers.values()))

@@ -44,7 +44,7 @@ from services.podsync.core.pod.retry import after_failure, after_look, start_lat
 from services.podsync.core.pod.saved import with_container, with_containers, without
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.actions import decide_sandbox
-from services.podsync.core.sync.left_behind import ENDINGS
+from services.podsync.core.sync.left_behind import MAX_ENDINGS
 from services.podsync.core.sync.post_start import with_start_over
 from services.podsync.core.sync.pre_stop import drop_unbegun_hooks, without_begun_hooks
 from shared.model.frozen_copy import replace
@@ -253,9 +253,9 @@ def failed(tracked: TrackedPod, event: CallFailed, now: float) -> TrackedPod:
             # A timeout counts, too: a process that the kernel cannot kill may never end.
             endings = tracked.retry.endings + (event.code not in ("Unavailable", "Canceled"))
             if event.code == "Unimplemented":  # the runtime is not containerd
-                endings = max(ENDINGS, endings)
+                endings = max(MAX_ENDINGS, endings)
             # Too much of the pod is left behind already, or the pod ends.
-            if endings == ENDINGS + 1 > tracked.retry.endings:
+            if endings == MAX_ENDINGS + 1 > tracked.retry.endings:
                 text = f"{call.left} cannot be removed, and nothing ends its task: {event.text}"
                 tracked = tracked.with_event("Warning", "FailedSync", text, "")
             return replace(tracked, retry=replace(tracked.retry, removal_at=retry_at, refusals=0, endings=endings))

@@ -39,7 +39,7 @@ from shared.model.runtime import Container, ContainerState, Sandbox
 from shared.story.lines import Kind, Line
 
 NANOSECONDS = 1e9
-MAX_TEXT = 2000  # characters of an error or message
+MAX_TEXT_CHARACTERS = 2000  # of an error or message
 _QUIET = (LookAtPod, InspectImage, PreparePod)  # written only when they fail
 _OVER = ("finished", "terminated")
 
@@ -279,4 +279,4 @@ def _subject(call: Call) -> Line:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
+    return text if len(text) <= MAX_TEXT_CHARACTERS else f"{text[:MAX_TEXT_CHARACTERS]}…"

@@ -8,7 +8,7 @@ from bus.messages.usage import FilesystemUsage, FoundUsage, GetUsage, VolumeUsag
 from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
 from services.pleg.adapters.usage_source import MAX_COUNTS
 from services.pleg.controllers import file_usage
-from services.pleg.controllers.file_usage import LONG_PODS, MAX_VOLUME_REQUESTS, PAUSES
+from services.pleg.controllers.file_usage import LONG_PODS, MAX_VOLUME_REQUESTS, PAUSE_FACTOR
 from services.pleg.controllers.usage_reader import READ_SECONDS
 from shared.cri.interface import FilesystemFiles
 from tests.fakes.virtual_time import on_virtual_time
@@ -166,7 +166,7 @@ async def test_pods_with_files_without_end_show_what_was_counted_and_leave_place
         for _ in range(480):
             await world.pass_time(READ_SECONDS)
             await ask(world)
-        assert 0 < world.usage.counted_seconds - before <= 1.1 * 4800.0 * LONG_PODS / PAUSES
+        assert 0 < world.usage.counted_seconds - before <= 1.1 * 4800.0 * LONG_PODS / PAUSE_FACTOR
 
 
 @on_virtual_time
@@ -188,7 +188,7 @@ async def test_a_count_that_lasts_too_long_begins_again_and_the_figure_is_that_o
                 await answer_to(world, GetUsage(max_age_files_seconds=0.0))  # as before an eviction: shortens no rest
         assert figures[-2:] == [31, 0]
         assert world.usage.measured == ["a"] * 3
-        assert world.network.clock.monotonic() >= 2 * PAUSES * 31
+        assert world.network.clock.monotonic() >= 2 * PAUSE_FACTOR * 31
 
 
 @pytest.mark.long

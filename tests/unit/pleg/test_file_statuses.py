@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from services.pleg.adapters import file_statuses
-from services.pleg.adapters.file_statuses import MAX_ASIDE, FileStatuses, Places
+from services.pleg.adapters.file_statuses import MAX_ASIDE_PARTS, FileStatuses, Places
 from tests.unit.pleg.counted import Chain, disk_usage
 
 LONG = "d" * 250
@@ -18,7 +18,7 @@ LEVELS = 40  # 10000 bytes of path, where a system call takes 4096
 
 
 def inodes(root: Path) -> list[int]:
-    return sorted(found.st_ino for found in FileStatuses(root, Places(MAX_ASIDE)))
+    return sorted(found.st_ino for found in FileStatuses(root, Places(MAX_ASIDE_PARTS)))
 
 
 def descriptors() -> int:
@@ -57,15 +57,15 @@ def test_what_is_too_deep_for_a_path_is_counted(deep: Path) -> None:
 
 def test_a_deep_tree_takes_few_descriptors_and_leaves_none_open(deep: Path) -> None:
     before = descriptors()
-    most = max(descriptors() for _ in FileStatuses(deep, Places(MAX_ASIDE)))
+    most = max(descriptors() for _ in FileStatuses(deep, Places(MAX_ASIDE_PARTS)))
     assert most <= before + 2
-    (begun := FileStatuses(deep, Places(MAX_ASIDE))).__next__()
+    (begun := FileStatuses(deep, Places(MAX_ASIDE_PARTS))).__next__()
     begun.close()
     assert descriptors() == before
 
 
 def test_wide_and_narrow_directories_are_read_to_their_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_statuses, "PIECE", 10)
+    monkeypatch.setattr(file_statuses, "PIECE_ENTRIES", 10)
     for number in range(35):
         (tmp_path / f"a{number}/b/c").mkdir(parents=True)
         (tmp_path / f"a{number}/b/file").touch()
@@ -82,7 +82,7 @@ def test_a_directory_that_goes_while_it_is_read_costs_no_other_one(tmp_path: Pat
         (root / "top" / name / "inner/file").touch()
     found: dict[int, None] = {}
     gone = ""
-    for status in FileStatuses(root, Places(MAX_ASIDE)):
+    for status in FileStatuses(root, Places(MAX_ASIDE_PARTS)):
         found[status.st_ino] = None
         for name in ("a", "b", "c"):
             inner = root / "top" / name / "inner"
@@ -97,12 +97,12 @@ def test_a_root_that_goes_while_it_is_read_ends_the_walk(tmp_path: Path) -> None
     root = tmp_path / "root"
     (root / "a/b/c").mkdir(parents=True)
     inner = (root / "a/b/c").stat().st_ino
-    for status in FileStatuses(root, Places(MAX_ASIDE)):
+    for status in FileStatuses(root, Places(MAX_ASIDE_PARTS)):
         if status.st_ino == inner:
             (root / "a/b").rename(tmp_path / "b")
             root.rename(tmp_path / "elsewhere")
     assert disk_usage(root).inodes == 0
-    assert list(FileStatuses(root / "none", Places(MAX_ASIDE))) == []
+    assert list(FileStatuses(root / "none", Places(MAX_ASIDE_PARTS))) == []
 
 
 def test_directories_that_grow_as_fast_as_they_are_read_hide_nothing_that_is_beside_them(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_directories_that_grow_as_fast_as_they_are_read_hide_nothing_that_is_bes
         (hidden / "file").touch()
         files.add((hidden / "file").stat().st_ino)
         chains += [Chain(tmp_path / name), Chain(hidden)]
-    walk, found = FileStatuses(tmp_path, Places(MAX_ASIDE)), []
+    walk, found = FileStatuses(tmp_path, Places(MAX_ASIDE_PARTS)), []
     for _ in range(4 * len(chains)):
         for chain in chains:
             chain.extend(11)
@@ -128,37 +128,37 @@ def test_directories_that_grow_as_fast_as_they_are_read_hide_nothing_that_is_bes
 
 
 def test_the_parts_of_a_tree_that_are_left_for_later_are_few_and_cost_a_descriptor_each(tmp_path: Path) -> None:
-    for number in range(5 * MAX_ASIDE):
+    for number in range(5 * MAX_ASIDE_PARTS):
         (tmp_path / f"{number}/b/c").mkdir(parents=True)
     before, most, found = descriptors(), 0, []
-    walk = FileStatuses(tmp_path, Places(MAX_ASIDE))
+    walk = FileStatuses(tmp_path, Places(MAX_ASIDE_PARTS))
     for status in walk:
         found.append(status.st_ino)
         walk.turn()
         most = max(most, descriptors())
-    assert before < most <= before + MAX_ASIDE + 2 and descriptors() == before
+    assert before < most <= before + MAX_ASIDE_PARTS + 2 and descriptors() == before
     assert sorted(found) == below(tmp_path)
 
 
 def test_the_trees_of_a_pod_share_the_places_for_parts_that_are_left_for_later(tmp_path: Path) -> None:
-    for tree, number in itertools.product("abc", range(2 * MAX_ASIDE)):
+    for tree, number in itertools.product("abc", range(2 * MAX_ASIDE_PARTS)):
         (tmp_path / tree / f"{number}/b/c").mkdir(parents=True)
-    places, before, most = Places(MAX_ASIDE), descriptors(), 0
+    places, before, most = Places(MAX_ASIDE_PARTS), descriptors(), 0
     for _ in range(2):  # the places are free again afterwards
         walks, most = [FileStatuses(tmp_path / tree, places) for tree in "abc"], 0
         for _ in zip(*walks, strict=True):
             for walk in walks:
                 walk.turn()
             most = max(most, descriptors())
-        assert before + MAX_ASIDE <= most <= before + MAX_ASIDE + 2 * len(walks)
-        assert (descriptors(), places.free) == (before, MAX_ASIDE)
+        assert before + MAX_ASIDE_PARTS <= most <= before + MAX_ASIDE_PARTS + 2 * len(walks)
+        assert (descriptors(), places.free) == (before, MAX_ASIDE_PARTS)
 
 
 def test_a_level_of_a_deep_tree_takes_little_memory(tmp_path: Path) -> None:
     (chain := Chain(tmp_path)).extend(levels := 500)
     chain.close()
     tracemalloc.start()
-    for _ in (walk := FileStatuses(tmp_path, Places(MAX_ASIDE))):
+    for _ in (walk := FileStatuses(tmp_path, Places(MAX_ASIDE_PARTS))):
         pass
     walk.close()
     _, most = tracemalloc.get_traced_memory()

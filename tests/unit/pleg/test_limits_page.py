@@ -17,13 +17,13 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 @pytest.mark.parametrize(
     ("what", "limit"),
     [
-        ("bytes of a cgroup file", f"{cgroup_reader.MAX_BYTES >> 10} KiB"),
+        ("bytes of a cgroup file", f"{cgroup_reader.MAX_FILE_BYTES >> 10} KiB"),
         ("interfaces of a network namespace", network_counters.MAX_INTERFACES),
         (
             "files of a pod with several links that are counted once; links of further ones count by shares",
             disk_usage.MAX_LINKED_FILES,
         ),
-        ("share of the time in which the files of a pod are measured", f"1/{file_usage.PAUSES}"),
+        ("share of the time in which the files of a pod are measured", f"1/{file_usage.PAUSE_FACTOR}"),
         ("seconds that the next pod waits for one whose files are measured", f"{file_usage.NEXT_SECONDS:.0f}"),
         (
             "seconds of a turn, in which the files of a pod are counted; pods that have a turn at the same time",
@@ -31,7 +31,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ),
         (
             "parts of the volumes of a pod that are left for a later turn, because a directory in it grows or is large",
-            file_statuses.MAX_ASIDE,
+            file_statuses.MAX_ASIDE_PARTS,
         ),
         (
             "seconds that a count lasts, or twice as long as the last one, at most; such pods with 1/20 of the time",

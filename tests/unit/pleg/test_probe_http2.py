@@ -12,7 +12,7 @@ import pytest
 
 from services.bootstrap.adapters.serving_pair import make_self_signed
 from services.pleg.adapters.probe_http import probe_http
-from services.pleg.core.probe_outcome import OUTPUT_BYTES, Outcome
+from services.pleg.core.probe_outcome import MAX_OUTPUT_BYTES, Outcome
 from services.pleg.core.probe_spec import HttpHandler
 from services.pleg.core.probe_worker import Verdict
 from tests.unit.http_get.frames import END_HEADERS, END_STREAM, SETTINGS, Frame, block, fields_of, frame
@@ -91,7 +91,7 @@ async def test_a_status_decides_and_a_redirect_is_followed(tls: ssl.SSLContext) 
 async def test_of_a_long_body_no_more_is_read_than_shown(tls: ssl.SSLContext) -> None:
     pieces = frame(Frame.DATA, 0, b"x" * 8000) * 2  # and never an end
     async with serving(tls, answer("200", pieces)) as (port, _):
-        assert (await get(port)).output == "x" * OUTPUT_BYTES
+        assert (await get(port)).output == "x" * MAX_OUTPUT_BYTES
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ),
         ("bytes of an expanded subPathExpr", f"{container_mounts.MAX_PATH_BYTES} (the kernel's)"),
         ("bytes of the commands of all exec probes of a pod", f"{MAX_SPACE_BYTES >> 20} MiB"),
-        ("characters of an image", image_reference.MAX_IMAGE),
+        ("characters of an image", image_reference.MAX_IMAGE_CHARACTERS),
         ("pull secrets of a pod; registries of a secret", f"{MAX_SECRETS}; {docker_config.MAX_REGISTRIES}"),
         (
             "bytes of the files of a secret, configMap, downwardAPI or projected volume",
@@ -57,7 +57,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
             "subPaths of hostPaths below one mount at once; of a local file system, or `/`",
             f"{MAX_CALLS_PER_MOUNT}; {MAX_CALLS_PER_LOCAL_MOUNT}",
         ),
-        ("bytes of a manifest", f"{pull_progress.MANIFEST_BYTES >> 20} MiB"),
+        ("bytes of a manifest", f"{pull_progress.MAX_MANIFEST_BYTES >> 20} MiB"),
         ("layers of an image", pull_progress._MAX_LAYERS),
         ("blobs of one repository", content_store._MAX_BLOBS),
     ],

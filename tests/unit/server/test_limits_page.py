@@ -65,7 +65,7 @@ LISTENERS = MAIN, READ_ONLY, HEALTHZ, LOCAL
         ("queries of the journal at once", system_logs.MAX_QUERIES),
         ("seconds of a profile; profiles of a process at once", f"{debugging.MAX_PROFILE_SECONDS:.0f}; 1"),
         ("different stacks of a profile; frames of a stack", f"{sampling.MAX_STACKS}; {sampling.MAX_FRAMES}"),
-        ("characters of a dump of stacks", f"{debugging.MAX_TEXT} each of threads and tasks"),
+        ("characters of a dump of stacks", f"{debugging.MAX_TEXT_CHARACTERS} each of threads and tasks"),
         ("bytes sent to `/debug/flags/v`", debug_endpoints.MAX_BODY_BYTES),
         ("calls in a second; at once after a pause", f"{pod_resources.QPS}; {pod_resources.BURST} (the kubelet's)"),
         ("calls in progress", serving.MAX_CALLS),

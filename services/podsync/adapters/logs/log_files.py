@@ -25,7 +25,7 @@ from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
 
-_BLOCK = 1 << 18  # bytes read at a time; other threads run between two blocks
+_BLOCK_BYTES = 1 << 18  # read at a time; other threads run between two blocks
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a container may have put anything there
 _LEVEL = 6  # of gzip: twice as fast as the highest for nearly the size
 
@@ -83,7 +83,7 @@ def _pack(plain: Path) -> None:
             with open(unfinished, "wb", opener=lambda name, _: os.open(name, flags, 0o600)) as target:
                 os.fchmod(target.fileno(), stat.S_IMODE(status.st_mode))
                 with gzip.GzipFile("", "wb", _LEVEL, target, mtime=status.st_mtime) as packed:
-                    shutil.copyfileobj(source, packed, _BLOCK)
+                    shutil.copyfileobj(source, packed, _BLOCK_BYTES)
                     crash_point("podsync.logs.packing")
         packed_name = plain.with_name(f"{plain.name}{PACKED}")
         unfinished.rename(packed_name)

@@ -23,7 +23,7 @@ MAX_BYTES = 2 << 20  # of all files of a container: as large as the largest envi
 MAX_AT_ONCE = 2  # containers whose files are read
 _TOO_MUCH = f"environment files are not read: a container may name {MAX_FILES} of {MAX_BYTES >> 20} MiB together"
 _MAX_LINKS = 40  # as in the kernel
-_MAX_SHOWN = 256  # characters of a path in the log
+_MAX_SHOWN_CHARACTERS = 256  # of a path in the log
 _MAX_DEPTH = 256  # directories, each of which is held open
 
 
@@ -60,7 +60,7 @@ def _read(volume: str, path: str, keys: set[str], room: int) -> tuple[EnvFile, i
         return EnvFile({}, missing=True), size
     except (OSError, ValueError) as error:  # also a path that no file can have
         why = "it is no UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-        log.warning("environment file %s in %s: %s", path[:_MAX_SHOWN], volume, why)
+        log.warning("environment file %s in %s: %s", path[:_MAX_SHOWN_CHARACTERS], volume, why)
         before = error.before if isinstance(error, EnvFileError) else {}
         return EnvFile(before, error=UNREADABLE_ENV_FILE), size
 

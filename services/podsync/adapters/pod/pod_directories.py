@@ -24,8 +24,8 @@ from shared.pods.directory import (
 log = logging.getLogger(__name__)
 
 _LOG_FILE = re.compile(r"^(\d+)\.log(\..*)?$")
-_MAX_NAME = 255  # bytes of a file name
-_MIN_HEAD = 100  # characters of pod and namespace in a link's name, beside the longest container name
+_MAX_NAME_BYTES = 255  # of a file name
+_MIN_HEAD_CHARACTERS = 100  # of pod and namespace in a link's name, beside the longest container name
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class PodDirectories:
 
     def _link(self, namespace: str, pod: str, container: str, container_id: str) -> Path:
         tail = f"{container}-{container_id}.log"
-        head = f"{pod}_{namespace}_"[: _MAX_NAME - len(tail)]
+        head = f"{pod}_{namespace}_"[: _MAX_NAME_BYTES - len(tail)]
         return self.log_links / f"{head}{tail}"
 
     def remove_container_logs(self, namespace: str, pod: str, container: str, container_id: str, log_path: str) -> None:
@@ -123,7 +123,7 @@ class PodDirectories:
             except OSError as error:  # the clean-up of logs finds what is left
                 log.warning("the logs %s stay for now: %s", logs, error)
         if self.log_links.is_dir():
-            head = f"{name}_{namespace}_"[:_MIN_HEAD]
+            head = f"{name}_{namespace}_"[:_MIN_HEAD_CHARACTERS]
             with os.scandir(self.log_links) as links:
                 ours = [Path(link.path) for link in links if link.name.startswith(head) and link.is_symlink()]
             for link in ours:

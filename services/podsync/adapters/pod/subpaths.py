@@ -12,7 +12,7 @@ from shared.model.objects import Object
 log = logging.getLogger(__name__)
 
 _MAX_REQUESTS = 16  # of one container at the same time
-SECONDS = 5.0  # a restarted volume answers within that time
+TIMEOUT_SECONDS = 5.0  # a restarted volume answers within that time
 
 
 def has_subpaths(container: Object) -> bool:
@@ -42,7 +42,7 @@ class Subpaths:
 
     async def _ask(self, request: PrepareSubpath) -> str:
         try:
-            prepared = await self._bus.ask("volume", request, PreparedSubpath, SECONDS)
+            prepared = await self._bus.ask("volume", request, PreparedSubpath, TIMEOUT_SECONDS)
         except (NoAnswerError, RequestRefusedError) as error:
             raise ContainerConfigError(
                 f'volume "{request.volume}": its subPath could not be prepared: {error}'
@@ -58,6 +58,6 @@ class Subpaths:
             return
         request = ReleaseSubpaths(uid=uid, container=str(container.get("name")))
         try:
-            await self._bus.ask("volume", request, PreparedSubpath, SECONDS)
+            await self._bus.ask("volume", request, PreparedSubpath, TIMEOUT_SECONDS)
         except (NoAnswerError, RequestRefusedError) as error:
             log.warning("the subpaths of container %s of pod %s stay for now: %s", request.container, uid, error)

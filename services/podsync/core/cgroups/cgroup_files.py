@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from shared.podspec.resources import weight
 
-DEFAULT_PERIOD = 100_000  # microseconds
+DEFAULT_PERIOD_MICROSECONDS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,11 @@ def v2_files(values: CgroupValues, page_sizes: Iterable[str]) -> list[FileText]:
         files.append(FileText(controller="cpu", file="cpu.weight", text=str(weight(values.cpu_shares))))
     if values.cpu_quota or values.cpu_period:
         quota = str(values.cpu_quota) if (values.cpu_quota or 0) > 0 else "max"
-        files.append(FileText(controller="cpu", file="cpu.max", text=f"{quota} {values.cpu_period or DEFAULT_PERIOD}"))
+        files.append(
+            FileText(
+                controller="cpu", file="cpu.max", text=f"{quota} {values.cpu_period or DEFAULT_PERIOD_MICROSECONDS}"
+            )
+        )
     if values.pids_limit is not None:
         files.append(FileText(controller="pids", file="pids.max", text=_pids(values.pids_limit)))
     return files + _huge_pages(values, page_sizes, "max")

@@ -5,7 +5,7 @@ Pure. systemd resets at its next reload what is written only to the files.
 import re
 from typing import Any
 
-from services.podsync.core.cgroups.cgroup_files import DEFAULT_PERIOD
+from services.podsync.core.cgroups.cgroup_files import DEFAULT_PERIOD_MICROSECONDS
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from shared.host.cgroup_name import SLICE
 from shared.podspec.resources import weight
@@ -64,7 +64,7 @@ def limit_properties(values: CgroupValues, *, v2: bool, version: int) -> list[Pr
     if values.cpu_period and version >= _MIN_VERSION_OF_PERIOD:
         properties.append(("CPUQuotaPeriodUSec", "t", values.cpu_period))
     if values.cpu_quota or values.cpu_period:
-        quota = _quota_per_second(values.cpu_quota or 0, values.cpu_period or DEFAULT_PERIOD)
+        quota = _quota_per_second(values.cpu_quota or 0, values.cpu_period or DEFAULT_PERIOD_MICROSECONDS)
         properties.append(("CPUQuotaPerSecUSec", "t", quota))
     if values.pids_limit is not None:
         properties.append(("TasksMax", "t", _or_infinity(values.pids_limit or 1)))

@@ -12,8 +12,8 @@ from shared.model.objects import Object, describe, namespace
 
 MAX_NAMESERVERS = 3
 MAX_SEARCHES = 32
-MAX_SEARCH_LENGTH = 253  # characters
-MAX_SEARCH_LINE = 2048  # characters
+MAX_SEARCH_CHARACTERS = 253  # of one search domain
+MAX_SEARCH_LINE_CHARACTERS = 2048
 CLUSTER_SEARCHES = 3  # of a pod's namespace, of Services, of the domain
 _CLUSTER_OPTIONS = ("ndots:5",)
 _MISSING_CLUSTER_DNS = (
@@ -84,14 +84,15 @@ def resolv_conf_warnings(facts: NodeFacts, path: str) -> tuple[str, ...]:
     warnings = []
     if len(searches) > most:
         warnings.append(f"Resolv.conf file '{path}' contains search line consisting of more than {most} domains!")
-    if any(len(search) > MAX_SEARCH_LENGTH for search in searches):
+    if any(len(search) > MAX_SEARCH_CHARACTERS for search in searches):
         warnings.append(
             f'Resolv.conf file "{path}" contains a search path which length is more than allowed '
-            f"{MAX_SEARCH_LENGTH} chars!"
+            f"{MAX_SEARCH_CHARACTERS} chars!"
         )
-    if len(" ".join(searches)) > MAX_SEARCH_LINE:
+    if len(" ".join(searches)) > MAX_SEARCH_LINE_CHARACTERS:
         warnings.append(
-            f"Resolv.conf file '{path}' contains search line which length is more than allowed {MAX_SEARCH_LINE} chars!"
+            f"Resolv.conf file '{path}' contains search line which length is more than allowed "
+            f"{MAX_SEARCH_LINE_CHARACTERS} chars!"
         )
     return tuple(warnings)
 
@@ -162,8 +163,8 @@ def _within_limits(resolver: _Resolver) -> tuple[_Resolver, list[DnsWarning]]:
     servers = resolver.servers[:MAX_NAMESERVERS]
     if servers != resolver.servers:
         warnings.append(_exceeded("Nameserver limits were exceeded, some nameservers", "nameserver", servers))
-    searches = tuple(search for search in resolver.searches[:MAX_SEARCHES] if len(search) <= MAX_SEARCH_LENGTH)
-    while len(" ".join(searches)) > MAX_SEARCH_LINE:
+    searches = tuple(search for search in resolver.searches[:MAX_SEARCHES] if len(search) <= MAX_SEARCH_CHARACTERS)
+    while len(" ".join(searches)) > MAX_SEARCH_LINE_CHARACTERS:
         searches = searches[:-1]
     if searches != resolver.searches:
         warnings.append(_exceeded("Search Line limits were exceeded, some search paths", "search", searches))

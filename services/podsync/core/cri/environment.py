@@ -20,7 +20,7 @@ from shared.podspec.field_ref import FieldError, field_value, resource_value
 _KEY_REFS = {"configMapKeyRef": "ConfigMap", "secretKeyRef": "Secret"}
 _WHOLE_MAPS = ("metadata.labels", "metadata.annotations")
 UNREADABLE_ENV_FILE = "couldn't parse env file"
-_MAX_SHOWN = 256  # characters of a name in an error
+_MAX_SHOWN_CHARACTERS = 256  # of a name in an error
 _FROM_REFS = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
 
 
@@ -133,16 +133,16 @@ class _Environment(dict[str, str]):
             self._space.take(variable)
         except TooLongError:
             raise ContainerConfigError(
-                f'environment variable "{name[:_MAX_SHOWN]}" does not fit: the kernel takes {MAX_SPACE_BYTES} '
-                "bytes of environment, command and args together"
+                f'environment variable "{name[:_MAX_SHOWN_CHARACTERS]}" does not fit: the kernel takes '
+                f"{MAX_SPACE_BYTES} bytes of environment, command and args together"
             ) from None
         super().__setitem__(name, value)
 
 
 def _too_long(name: str) -> ContainerConfigError:
     return ContainerConfigError(
-        f'environment variable "{name[:_MAX_SHOWN]}" is too long: the kernel takes {MAX_STRING_BYTES} bytes of '
-        "NAME=value"
+        f'environment variable "{name[:_MAX_SHOWN_CHARACTERS]}" is too long: the kernel takes {MAX_STRING_BYTES} bytes '
+        "of NAME=value"
     )
 
 
@@ -211,8 +211,8 @@ def _file_value(reference: Mapping[str, Any], files: EnvFiles) -> str | None:
         raise ContainerConfigError(file.error or UNREADABLE_ENV_FILE)
     if value or optional:
         return value or None
-    shown = str(reference.get("path") or "")[:_MAX_SHOWN]
-    raise ContainerConfigError(f'environment variable key "{key[:_MAX_SHOWN]}" not found in file "{shown}"')
+    shown = str(reference.get("path") or "")[:_MAX_SHOWN_CHARACTERS]
+    raise ContainerConfigError(f'environment variable key "{key[:_MAX_SHOWN_CHARACTERS]}" not found in file "{shown}"')
 
 
 def _find_object(kind: str, reference: Mapping[str, Any], references: References) -> Object:

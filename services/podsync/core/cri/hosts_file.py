@@ -6,8 +6,8 @@ from services.podsync.core.cri.config_errors import ContainerConfigError
 from shared.model.objects import Object, name, namespace
 from shared.podspec.names import dns_label, dns_subdomain
 
-MAX_HOSTNAME = 63  # characters
-MAX_KERNEL_HOSTNAME = 64  # characters
+MAX_HOSTNAME_CHARACTERS = 63
+MAX_KERNEL_HOSTNAME_CHARACTERS = 64
 _HEADER = "# Kubernetes-managed hosts file.\n"
 _HOST_NETWORK_HEADER = "# Kubernetes-managed hosts file (host network).\n"
 _ALIASES_HEADER = "\n# Entries added by HostAliases.\n"
@@ -30,12 +30,12 @@ def hostname_and_domain(pod: Object, cluster_domain: str) -> tuple[str, str]:
     spec = pod.get("spec") or {}
     if override := spec.get("hostnameOverride"):
         _check("HostnameOverride", override, "subdomain", dns_subdomain(override))
-        return override[:MAX_HOSTNAME], ""
+        return override[:MAX_HOSTNAME_CHARACTERS], ""
     if wanted := spec.get("hostname"):
         _check("Hostname", wanted, "label", dns_label(wanted))
     hostname = wanted or name(pod)
-    if len(hostname) > MAX_HOSTNAME:
-        hostname = hostname[:MAX_HOSTNAME].rstrip("-.")
+    if len(hostname) > MAX_HOSTNAME_CHARACTERS:
+        hostname = hostname[:MAX_HOSTNAME_CHARACTERS].rstrip("-.")
     if not (subdomain := spec.get("subdomain")):
         return hostname, ""
     _check("Subdomain", subdomain, "label", dns_label(subdomain))
@@ -53,10 +53,10 @@ def kernel_hostname(pod: Object, cluster_domain: str) -> str:
     if not (domain and (pod.get("spec") or {}).get("setHostnameAsFQDN")):
         return hostname
     full = f"{hostname}.{domain}"
-    if len(full) > MAX_KERNEL_HOSTNAME:
+    if len(full) > MAX_KERNEL_HOSTNAME_CHARACTERS:
         raise HostnameError(
             f"failed to construct FQDN from pod hostname and cluster domain, FQDN {full} is too long "
-            f"({MAX_KERNEL_HOSTNAME} characters is the max, {len(full)} characters requested)"
+            f"({MAX_KERNEL_HOSTNAME_CHARACTERS} characters is the max, {len(full)} characters requested)"
         )
     return full
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from shared.podspec.image_name import default_pull_policy
 
-MAX_IMAGE = 1024  # characters of an image with registry, tag and digest; each part has a smaller limit of its own
+MAX_IMAGE_CHARACTERS = 1024  # with registry, tag and digest; each part has a smaller limit of its own
 
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _DOMAIN = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
@@ -20,9 +20,9 @@ class InvalidImageNameError(Exception):
 
 def with_default_tag(image: str) -> str:
     """Return the image, with `:latest` where it has neither tag nor digest. Raises InvalidImageNameError."""
-    match = _REFERENCE.match(image) if len(image) <= MAX_IMAGE else None
+    match = _REFERENCE.match(image) if len(image) <= MAX_IMAGE_CHARACTERS else None
     if match is None:
-        why, image = "invalid reference format", image[:MAX_IMAGE]
+        why, image = "invalid reference format", image[:MAX_IMAGE_CHARACTERS]
         if re.match(r"^[^@]*[A-Z]", image.split(":", maxsplit=1)[0]):
             name = image.split(":", maxsplit=1)[0]
             shown = name if "/" in name else f"library/{name}"

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 DEFAULT_REGISTRY = "docker.io"
 LEGACY_REGISTRY = "index.docker.io"
-_MAX_PLACE = 2048  # characters; the names of registries and images are shorter
+_MAX_PLACE_CHARACTERS = 2048  # the names of registries and images are shorter
 
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:]*?)(?::([0-9]*))?")
 _BRACKET = re.compile(r"(\^?)((?:[^\\\[\]-](?:-[^\\\[\]-])?)+)\]")
@@ -66,7 +66,7 @@ class CredentialLocation(NamedTuple):
 def location(entry: str) -> CredentialLocation | None:
     """Return the location that a key of a docker config, or a pattern, means; None for one that is no location. `/v1/`
     and `/v2/` are ignored."""
-    if len(entry) > _MAX_PLACE:
+    if len(entry) > _MAX_PLACE_CHARACTERS:
         return None
     rest = entry.removeprefix("https://") if entry.startswith("https://") else entry.removeprefix("http://")
     if any(ord(sign) < 0x20 or sign == "\x7f" for sign in rest):
@@ -84,7 +84,7 @@ def location(entry: str) -> CredentialLocation | None:
 def matches(pattern: str, name: str) -> bool:
     """Return whether the pattern (`*.registry.example:8080/team`) covers the name: the same port, as many parts of the
     host, each matched by its own glob, and a path that begins the same way."""
-    if len(pattern) > _MAX_PLACE:
+    if len(pattern) > _MAX_PLACE_CHARACTERS:
         return False
     wanted, actual = _split(pattern), _split(name)
     if wanted is None or actual is None:

@@ -11,11 +11,11 @@ from services.podsync.core.images.image_repository import repository
 from shared.cri.interface import Blob
 from shared.model.frozen_copy import replace
 
-MANIFEST_BYTES = 4 * 1024 * 1024
+MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 RATE_SECONDS = 10.0  # over which the rate is computed
 MAX_LOOKS = 8  # layers looked for at a time: a runtime fetches them in order
 _MAX_LAYERS = 512
-_MAX_SHARED = 8  # names of images
+_MAX_SHARED_NAMES = 8  # of images
 _LAYER_LABEL = "containerd.io/gc.ref.content.l."  # of a manifest, for each layer
 _MANIFEST_LABEL = "containerd.io/gc.ref.content.m."  # of an index, for each manifest
 _CLOCK_SECONDS = 1.0  # the store's times and ours may differ by this
@@ -66,7 +66,7 @@ def manifests_of(progress: PullProgress, blobs: Sequence[Blob], fetched: Collect
     """Return the digests of the manifests that can be the image's, among the blobs of its repository. A pull by digest
     names its manifest. A pull by tag has created it, or an earlier pull has: then it names a blob that is being
     `fetched`."""
-    manifests = [blob for blob in blobs if _has(blob, _LAYER_LABEL) and blob.size <= MANIFEST_BYTES]
+    manifests = [blob for blob in blobs if _has(blob, _LAYER_LABEL) and blob.size <= MAX_MANIFEST_BYTES]
     digest = progress.image.partition("@")[2]
     if digest:
         index = next((blob for blob in blobs if blob.digest == digest and _has(blob, _MANIFEST_LABEL)), None)
@@ -92,7 +92,7 @@ def identified(
     for pull in unknown:
         own = manifests[pull.image]
         shared = sorted(image for image in manifests if image != pull.image and manifests[image] & own)
-        shared_with = tuple(shared[:_MAX_SHARED]) if len(own) > 1 else ()
+        shared_with = tuple(shared[:_MAX_SHARED_NAMES]) if len(own) > 1 else ()
         pulls.append(replace(pull, manifests=own, shared_with=shared_with))
     return pulls
 

@@ -13,8 +13,8 @@ from services.podsync.core.sync.container_kill import spec_grace
 from services.podsync.core.sync.stopping import kill_everything
 from shared.model.frozen_copy import replace
 
-REFUSALS = 2  # of the removal in a row, before the tasks are ended
-ENDINGS = 3  # of the tasks without a successful removal, before the container is left behind
+MAX_REFUSALS = 2  # of the removal in a row, before the tasks are ended
+MAX_ENDINGS = 3  # of the tasks without a successful removal, before the container is left behind
 MAX_LEFT_BEHIND = 5  # containers of one pod that the runtime still has
 _MAX_NAMES = 3  # in a text
 
@@ -23,7 +23,7 @@ def end_tasks(tracked: TrackedPod, removal: Call) -> EndTasks | None:
     """Return the call that ends the tasks of what the runtime has refused to remove often enough; None = it has not.
     The stop of the sandbox comes later: it removes no task (containerd 1.6 to 2.1), and ends the pod's other
     containers."""
-    if tracked.retry.refusals < REFUSALS:
+    if tracked.retry.refusals < MAX_REFUSALS:
         return None
     ids: tuple[str, ...] = ()
     if isinstance(removal, RemoveContainers):
@@ -41,7 +41,7 @@ def go_on_beside(tracked: TrackedPod) -> Step | None:
     """Return the step of a pod with interrupted containers that nothing has removed: it continues with other instances,
     in a new sandbox where that ends nothing else of the pod. None = the removal is tried (again)."""
     lost = tracked.observed.interrupted
-    if tracked.retry.endings < ENDINGS or not tracked.retry.refusals:
+    if tracked.retry.endings < MAX_ENDINGS or not tracked.retry.refusals:
         return None
     still_there = tuple(c.id for c in tracked.observed.left_behind)
     if len(still_there) + len(lost) > MAX_LEFT_BEHIND:
