@@ -47,7 +47,7 @@ from shared.metrics.registry import Registry
 from shared.process.deadlines import TICK_SECONDS, Deadlines, WorkThreads
 from shared.process.limits import protect_process
 from shared.process.task_stacks import task_stacks
-from shared.process.watchdog import BUSY_SECONDS, Watchdog, end_when_busy
+from shared.process.watchdog import MAX_BUSY_SECONDS, Watchdog, end_when_busy
 from shared.time.clock import Clock, SystemClock
 from shared.tracing.tracer import Tracer
 
@@ -261,7 +261,7 @@ class _Frame:
         )
         service = self._build(context)
         loop = asyncio.get_running_loop()
-        watchdog = Watchdog(lambda reason: self._hung(reason, loop), deadlines, busy=BUSY_SECONDS)
+        watchdog = Watchdog(lambda reason: self._hung(reason, loop), deadlines, busy=MAX_BUSY_SECONDS)
         _turn(loop, watchdog, LoopLag(metrics))
         watchdog.start()
         await bus.start()

@@ -17,7 +17,7 @@ READY, WATCHDOG = "READY=1", "WATCHDOG=1"
 log = logging.getLogger(__name__)
 
 _MIN_WATCHDOG_MICROSECONDS = 1_000_000  # microseconds that WATCHDOG_USEC must exceed
-_AGAIN = 1.0  # seconds until the one repetition of a ping that could not be sent
+_REPEAT_SECONDS = 1.0  # until the one repetition of a ping that could not be sent
 _WHERE = "set WatchdogSec= of the unit"
 
 
@@ -62,7 +62,7 @@ async def _ping(address: str) -> None:
     try:
         notify(WATCHDOG, address)
     except OSError:
-        await asyncio.sleep(_AGAIN)
+        await asyncio.sleep(_REPEAT_SECONDS)
         try:
             notify(WATCHDOG, address)
         except OSError as error:

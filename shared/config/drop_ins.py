@@ -15,7 +15,7 @@ from shared.config.findings import WARNING, Findings
 KIND, API_VERSION = "KubeletConfiguration", "kubelet.config.k8s.io/v1beta1"
 _MAX_ENTRIES = 10_000  # of the whole directory; a mistyped one, such as /, has no end
 _MAX_BYTES = 4 * MAX_FILE_BYTES
-_PIPE_TIMEOUT = 5000  # milliseconds to wait for the writer of a pipe
+_PIPE_TIMEOUT_MILLISECONDS = 5000  # to wait for the writer of a pipe
 _FLAG = "--config-dir"
 
 
@@ -136,7 +136,7 @@ def _await_writer(fd: int) -> None:
     """Until the pipe has something or ends, for so long. Raises TimeoutError."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
-    if not poll.poll(_PIPE_TIMEOUT):
+    if not poll.poll(_PIPE_TIMEOUT_MILLISECONDS):
         raise TimeoutError(110, "no process writes into this pipe")
 
 

@@ -11,7 +11,7 @@ from shared.model.schema import ListOf, MapOf, Scalar
 B, I32, I64, U32, F64 = Scalar.BOOLEAN, Scalar.INT32, Scalar.INT64, Scalar.UINT32, Scalar.FLOAT64
 S, D, Q, FLUSH = Scalar.STRING, Scalar.DURATION, Scalar.QUANTITY, Scalar.DURATION_OR_NANOSECONDS
 STRING_LIST, STRING_MAP = ListOf(S), MapOf(S)
-ABOVE_ZERO = 1e-9  # the shortest duration there is
+MIN_DURATION_SECONDS = 1e-9  # the shortest duration there is, a nanosecond
 EVICTION_HARD = {
     "memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
     "imagefs.available": "15%", "imagefs.inodesFree": "5%",
@@ -81,7 +81,7 @@ FIELDS: tuple[Field, ...] = (
     Field("staticPodURL", S, default="", flag="manifest-url", doc="URL to read static pods from"),
     Field("staticPodURLHeader", MapOf(STRING_LIST), flag="manifest-url-header", flag_kind=FlagKind.MULTIMAP,
           doc="HTTP headers sent to the URL of the static pods"),
-    Field("syncFrequency", D, default="1m0s", zero=UNSET, flag="sync-frequency", low=ABOVE_ZERO,
+    Field("syncFrequency", D, default="1m0s", zero=UNSET, flag="sync-frequency", low=MIN_DURATION_SECONDS,
           doc="longest time between two syncs of a running pod"),
     Field("fileCheckFrequency", D, default="20s", zero=UNSET, flag="file-check-frequency", low=0,
           doc="time between two complete reads of the directory of static pods"),
@@ -275,7 +275,7 @@ FIELDS: tuple[Field, ...] = (
     Field("logging.format", S, default="text", zero=UNSET, flag="logging-format", choices=("text", "json"),
           doc="form of the log lines: text or json"),
     Field("logging.flushFrequency", FLUSH, default="5s", zero=UNSET, flag="log-flush-frequency", deprecated=False,
-          low=ABOVE_ZERO, doc="longest time a buffered log line waits"),
+          low=MIN_DURATION_SECONDS, doc="longest time a buffered log line waits"),
     Field("logging.verbosity", U32, default=0, flag="v", flag_kind=FlagKind.LEVEL, deprecated=False, low=0,
           high=2147483647, doc="log verbosity; 0 logs the least"),
     Field("logging.vmodule", ListOf({"filePattern": S, "verbosity": U32}), flag="vmodule", flag_kind=FlagKind.VMODULE,

@@ -10,7 +10,7 @@ from shared.config.rules_urls import scheme_of
 from shared.model.quantity import QuantityError, parse_quantity
 
 _GATE = "LoggingAlphaOptions"
-_HIGHEST = 2**31 - 1
+_MAX_INT32 = 2**31 - 1
 _SCHEMES = ("dns", "unix", "unix-abstract")
 
 
@@ -24,8 +24,8 @@ def check_logging(data: dict[str, Any], gates: Mapping[str, bool], findings: Fin
         if not pattern or "=" in pattern or "," in pattern:
             what = f'filePattern is "{pattern}", must be given, and without = and ,'
             note(findings, key, f"[{index}]", what, "such as gc*")
-        if level > _HIGHEST:
-            what = f"verbosity is {level}, must be at most {_HIGHEST}"
+        if level > _MAX_INT32:
+            what = f"verbosity is {level}, must be at most {_MAX_INT32}"
             note(findings, key, f"[{index}]", what, "lower it")
     for form in ("text", "json"):
         _check_options(f"logging.options.{form}", data, gates, findings)

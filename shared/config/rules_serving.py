@@ -11,7 +11,7 @@ from shared.config.node_settings import parse_address
 from shared.config.rules_data import note
 from shared.version import KUBERNETES_VERSION
 
-_SOCKET_PATH_LIMIT = 107  # bytes, of sockaddr_un
+_MAX_SOCKET_PATH_BYTES = 107  # of sockaddr_un
 _CURVES = {23: "P-256", 24: "P-384", 25: "P-521", 29: "X25519"}
 _HYBRID_CURVES = {4587: "SecP256r1MLKEM768", 4588: "X25519MLKEM768", 4589: "SecP384r1MLKEM1024"}
 _OLD_VERSIONS = ("VersionTLS10", "VersionTLS11")
@@ -99,8 +99,8 @@ def _check_endpoints(data: dict[str, Any], findings: Findings) -> None:
         path = text.removeprefix("unix://").removeprefix("unix:")
         if not path.startswith("/"):
             findings.add(key, f'is "{text}", must be a local socket', "write unix:///path/to/the.sock")
-        elif (length := len(path.encode())) > _SOCKET_PATH_LIMIT:
-            what = f"is a path of {length} bytes, sockets have at most {_SOCKET_PATH_LIMIT}"
+        elif (length := len(path.encode())) > _MAX_SOCKET_PATH_BYTES:
+            what = f"is a path of {length} bytes, sockets have at most {_MAX_SOCKET_PATH_BYTES}"
             findings.add(key, what, "move the socket, or give a symlink to its directory")
 
 

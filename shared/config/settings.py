@@ -18,7 +18,7 @@ from shared.config.rules_serving import usable_cluster_dns
 from shared.model.quantity import NANO, QuantityError, parse_quantity
 from shared.model.schema import Scalar
 
-_NO_RESTART_PERIOD = 300.0  # seconds; the back-off where its feature gate is off
+_UNGATED_RESTART_SECONDS = 300.0  # the greatest back-off where its feature gate is off
 _PATHS = ("staticPodPath", "tlsCertFile", "tlsPrivateKeyFile", "authentication.x509.clientCAFile")  # made absolute
 _KEYS = {field.name: field.metadata[KEY] for field in fields(EffectiveConfig) if KEY in field.metadata}
 _SCHEMAS = {field.key: field.schema for field in FIELDS}
@@ -51,7 +51,7 @@ def _converted(document: dict[str, Any], findings: Findings) -> dict[str, Any]:
         "log_split_stream": bool(output.get("splitStream")),
         "container_log_max_size": _bytes(value_of(document, "containerLogMaxSize")),
         "log_info_buffer_size": _bytes(output.get("infoBufferSize")),
-        "max_container_restart_period": _NO_RESTART_PERIOD if restart is None else seconds(restart),
+        "max_container_restart_period": _UNGATED_RESTART_SECONDS if restart is None else seconds(restart),
         "tracing": document.get("tracing") is not None,
         "tracing_endpoint": value_of(document, "tracing.endpoint") or "",
         "tracing_rate": value_of(document, "tracing.samplingRatePerMillion") or 0,

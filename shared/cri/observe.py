@@ -25,10 +25,10 @@ from shared.cri.interface import PartialObservationError, RuntimeCallError
 from shared.cri.termination import read_termination_message
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 
-EXIT_SETTLES_AFTER = 2.0  # seconds: the runtime learns of an OOM kill apart from the exit and may add it afterwards
+EXIT_SETTLING_SECONDS = 2.0  # the runtime learns of an OOM kill apart from the exit and may add it afterwards
 # Seconds. For the verbose status of a sandbox containerd asks the shim; one that hangs costs us the pid, not the pod.
-VERBOSE_TIMEOUT = 5.0
-_INSPECTIONS_AT_ONCE = 8
+VERBOSE_TIMEOUT_SECONDS = 5.0
+_MAX_INSPECTIONS = 8  # at the same time
 _NO_ANSWER = ("Unavailable", "Canceled")  # errors that are not about the one pod
 
 
@@ -63,7 +63,7 @@ class Observer:
         self._kept: dict[str, _Inspected] = {}
         self._ids: dict[str, set[str]] = {}  # pod UID -> what is kept of the pod, and perhaps what is no longer kept
         self._unlabelled: set[str] = set()  # UIDs of pods of which a list by label would not show everything
-        self._slots = asyncio.Semaphore(_INSPECTIONS_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_INSPECTIONS)
 
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
         """Return all pods by UID, or the one; see `shared.cri.interface.Runtime.observe`."""
@@ -208,7 +208,7 @@ class Observer:
 
     async def _inspect(self, method: str, entry_id: str, request: Any) -> Any:
         """Return the status, or None for what vanished since it was listed."""
-        timeout = min(VERBOSE_TIMEOUT, self._timeout) if request.verbose else self._timeout
+        timeout = min(VERBOSE_TIMEOUT_SECONDS, self._timeout) if request.verbose else self._timeout
         async with self._slots:
             try:
                 return await self._channel.call(self._channel.runtime, method, request, timeout)
@@ -246,8 +246,8 @@ def _container_holds(kept: _Inspected, state: ContainerState, now: float) -> boo
     value = kept.value
     if not isinstance(value, Container) or value.state is not state or state is ContainerState.UNKNOWN:
         return False
-    settled = kept.at - kept.since >= EXIT_SETTLES_AFTER
-    return state is not ContainerState.EXITED or settled or now - kept.since < EXIT_SETTLES_AFTER
+    settled = kept.at - kept.since >= EXIT_SETTLING_SECONDS
+    return state is not ContainerState.EXITED or settled or now - kept.since < EXIT_SETTLING_SECONDS
 
 
 def _assemble(found: _Found, seen: Mapping[str, Sandbox | Container], observed_at: float) -> RuntimePod:

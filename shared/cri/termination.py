@@ -16,7 +16,9 @@ MAX_FILE_BYTES = 4096
 MAX_LOG_BYTES = 2048
 MAX_LOG_LINES = 80
 _STREAMS = (b"stdout", b"stderr")
-_LOG_WINDOW = 1024 * 1024  # 80 lines of 16 KiB (the runtime splits longer ones) fit in 1.3 MiB; what is kept is 2 KiB
+_LOG_WINDOW_BYTES = (
+    1024 * 1024
+)  # 80 lines of 16 KiB (the runtime splits longer ones) fit in 1.3 MiB; what is kept is 2 KiB
 
 
 def read_termination_message(
@@ -49,7 +51,7 @@ def read_termination_message(
     if text or not (fallback and exit_code != 0 and reason != "ContainerCannotRun"):
         return text
     try:
-        return last_log_lines(_tail(log_path, _LOG_WINDOW)).decode(errors="replace")
+        return last_log_lines(_tail(log_path, _LOG_WINDOW_BYTES)).decode(errors="replace")
     except FileNotFoundError:
         missing = f"lstat {_first_missing(log_path)}: no such file or directory"
         text = f'failed to try resolving symlinks in path "{log_path}": {missing}'

@@ -24,7 +24,7 @@ from shared.text.json_text import json_bytes
 
 _VERSION = 1
 _SUFFIX = ".json"
-WRITES_AT_ONCE = 16  # each waits for the disk and the file system's journal, together not much longer than one
+MAX_WRITES = 16  # at the same time; each waits for the disk and its journal, together not much longer than one
 
 log = logging.getLogger(__name__)
 
@@ -279,7 +279,7 @@ def write_all_atomically(directory: Path, contents: Mapping[str, bytes], mode: i
     """`write_atomically` for many files of a directory, by name.
 
     Raises OSError, and RuntimeError where no thread can be started: then some of them may be replaced."""
-    with ThreadPoolExecutor(WRITES_AT_ONCE, thread_name_prefix="write") as threads:
+    with ThreadPoolExecutor(MAX_WRITES, thread_name_prefix="write") as threads:
         replaced = [threads.submit(replace, directory / name, content, mode) for name, content in contents.items()]
     for one in replaced:
         one.result()

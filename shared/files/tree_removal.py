@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-REMEMBERED = 4096  # names of moved directories kept in memory; the others are found when the top is read again
-_PASSES = 16  # over one directory that is never empty afterwards: another process fills it
+MAX_REMEMBERED_NAMES = 4096  # of moved directories; the others are found when the top is read again
+_MAX_PASSES = 16  # over one directory that is never empty afterwards: another process fills it
 
 
 @dataclass
@@ -65,9 +65,9 @@ class _Removal:
 
     def empty_top(self) -> None:
         """Read the top until nothing is found there. A pass that a forgotten directory makes necessary has removed
-        `REMEMBERED` others, so the number of passes stays small beside that of the entries."""
+        `MAX_REMEMBERED_NAMES` others, so the number of passes stays small beside that of the entries."""
         idle = 0
-        while idle < _PASSES:
+        while idle < _MAX_PASSES:
             self._forgotten = False
             before = self._removed.entries
             self._read(self._top, self._path)
@@ -117,7 +117,7 @@ class _Removal:
             if error.errno in (errno.EBUSY, errno.EXDEV):
                 raise _MountPointError from error
             raise
-        if len(self._moved) < REMEMBERED:
+        if len(self._moved) < MAX_REMEMBERED_NAMES:
             self._moved.append(moved)
         else:
             self._forgotten = True
@@ -137,7 +137,7 @@ class _Removal:
 
     def _empty(self, inner: int, name: str) -> None:
         """Empty one moved directory and remove it; some filesystems leave entries out while others are removed."""
-        for left in reversed(range(_PASSES)):
+        for left in reversed(range(_MAX_PASSES)):
             self._read(inner, self._path / name)
             try:
                 os.rmdir(name, dir_fd=self._top)

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-PIECE = 1024  # entries
+PIECE_ENTRIES = 1024  # that are read at a time
 _ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -84,8 +84,8 @@ def _opened_above(here: int, above: os.stat_result) -> int:
 def _names(directory: int) -> Iterator[str]:
     """The names in an open directory, which is left alone after the first piece where that is all."""
     with os.scandir(directory) as found:
-        while piece := [entry.name for entry in itertools.islice(found, PIECE)]:
-            if len(piece) < PIECE:
+        while piece := [entry.name for entry in itertools.islice(found, PIECE_ENTRIES)]:
+            if len(piece) < PIECE_ENTRIES:
                 found.close()
             yield from piece
 
@@ -93,8 +93,8 @@ def _names(directory: int) -> Iterator[str]:
 def _entries(directory: Path | str, skip_unreadable: bool) -> Iterator["os.DirEntry[str]"]:
     try:
         with os.scandir(directory) as found:
-            while piece := list(itertools.islice(found, PIECE)):
-                if len(piece) < PIECE:
+            while piece := list(itertools.islice(found, PIECE_ENTRIES)):
+                if len(piece) < PIECE_ENTRIES:
                     found.close()
                 yield from piece
     except OSError:

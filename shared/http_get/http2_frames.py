@@ -11,7 +11,7 @@ from hyperframe.frame import Frame, GoAwayFrame, SettingsFrame
 
 MAX_FRAME_BYTES = 16384  # bytes: the least that every endpoint must accept, and what servers send
 FRAME_TYPE_INDEX = 3  # of the byte with a frame's type
-_HEAD = 9  # bytes
+_HEAD_BYTES = 9
 
 
 class FrameError(ValueError):
@@ -40,16 +40,16 @@ class FrameSplitter:
     def next(self) -> bytes | GoAway | None:
         """Return the next frame with its head, None while it is incomplete. Raises FrameError; HyperframeError for a
         malformed GOAWAY."""
-        if len(self._waiting) < _HEAD:
+        if len(self._waiting) < _HEAD_BYTES:
             return None
         length = int.from_bytes(self._waiting[:3], "big")
         is_settings = self._waiting[FRAME_TYPE_INDEX] == SettingsFrame.type
         if length > MAX_FRAME_BYTES or not (self._began or is_settings):
             raise FrameError("error reading server preface: http2: frame too large or not a SETTINGS frame")
-        if len(self._waiting) < _HEAD + length:
+        if len(self._waiting) < _HEAD_BYTES + length:
             return None
-        frame = bytes(self._waiting[: _HEAD + length])
-        del self._waiting[: _HEAD + length]
+        frame = bytes(self._waiting[: _HEAD_BYTES + length])
+        del self._waiting[: _HEAD_BYTES + length]
         self._began = True
         return _go_away(frame) if frame[FRAME_TYPE_INDEX] == GoAwayFrame.type else frame
 
@@ -63,7 +63,7 @@ def error_name(code: int) -> str:
 
 
 def _go_away(data: bytes) -> GoAway:
-    frame, _ = Frame.parse_frame_header(memoryview(data[:_HEAD]))
-    frame.parse_body(memoryview(data[_HEAD:]))
+    frame, _ = Frame.parse_frame_header(memoryview(data[:_HEAD_BYTES]))
+    frame.parse_body(memoryview(data[_HEAD_BYTES:]))
     assert isinstance(frame, GoAwayFrame)
     return GoAway(frame.last_stream_id, frame.error_code)

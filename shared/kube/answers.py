@@ -7,7 +7,7 @@ import orjson
 from shared.kube.interface import ApiStatusError, WatchEvent
 from shared.model.objects import Object
 
-_TEXT = 300  # characters of a body that is no Status which are worth showing
+_MAX_TEXT_CHARACTERS = 300  # of a body that is no Status which are worth showing
 _REASONS = {
     400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed",
     406: "NotAcceptable", 409: "Conflict", 410: "Gone", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType",
@@ -57,7 +57,7 @@ def status_error(code: int, body: bytes, retry_after: float | None = None) -> Ap
         decoded = None
     if isinstance(decoded, dict) and decoded.get("kind") == "Status":
         return error_of_status(decoded, code, retry_after)
-    text = " ".join(body[: 4 * _TEXT].decode("utf-8", "replace").split())[:_TEXT]
+    text = " ".join(body[: 4 * _MAX_TEXT_CHARACTERS].decode("utf-8", "replace").split())[:_MAX_TEXT_CHARACTERS]
     reason = _REASONS.get(code, "Unknown")
     what = f"the server answered with {code} {reason}"
     return ApiStatusError(code, reason, f"{what}: {text}" if text else what, retry_after=retry_after)

@@ -32,9 +32,9 @@ from shared.tracing.span import Attributes, Kind
 from shared.tracing.tracer import Tracer
 from shared.version import KUBERNETES_RELEASE
 
-ATTEMPTS = 10  # further tries of a request that the server put off
-_PUT_OFF = 1.0  # seconds, where a 429 has no Retry-After
-_LATER = 30.0  # seconds by which our end of a watch comes after the server's
+MAX_REPEATS = 10  # of a request that the server put off
+_PUT_OFF_SECONDS = 1.0  # where a 429 has no Retry-After
+_WATCH_MARGIN_SECONDS = 30.0  # by which our end of a watch comes after the server's
 _MAX_ANSWER_BYTES = 256 * 2**20  # bytes of one answer
 Refused = Callable[[int], None]
 
@@ -46,7 +46,7 @@ def kube_client(
     burst: int,
     timeout: float,
     clock: Clock | None = None,
-    attempts: int = ATTEMPTS,
+    attempts: int = MAX_REPEATS,
     refused: Refused | None = None,
     metrics: Registry | None = None,
     tracer: Tracer | None = None,
@@ -103,7 +103,7 @@ class KubeClient:
         timeout: float,
         clock: Clock,
         metrics: RequestMetrics,
-        attempts: int = ATTEMPTS,
+        attempts: int = MAX_REPEATS,
         tracer: Tracer | None = None,
     ) -> None:
         self._tracer = tracer or Tracer()
@@ -206,7 +206,10 @@ class KubeClient:
         full = {**query, "watch": "1", "timeoutSeconds": str(max(1, int(timeout)))}
         waited = await self._wait_for_rate_limit()
         now = asyncio.get_running_loop().time()
-        request, ends_by = Request("GET", path, full, is_watch=True, waited=waited), now + timeout + _LATER
+        request, ends_by = (
+            Request("GET", path, full, is_watch=True, waited=waited),
+            now + timeout + _WATCH_MARGIN_SECONDS,
+        )
         async with self._answered(request, now + answer_timeout) as (answer, peer):
             yield WatchStream(answer, peer, ends_by)
 
@@ -323,5 +326,5 @@ def _wait_before_retry(error: ApiStatusError, header: str | None) -> float | Non
     """
     seconds = retry_after_seconds(header)
     if error.code == 429:
-        return _PUT_OFF if seconds is None else seconds
+        return _PUT_OFF_SECONDS if seconds is None else seconds
     return seconds if error.code >= 500 and not error.too_large_version else None

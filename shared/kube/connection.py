@@ -20,7 +20,7 @@ from shared.kube.environment_proxy import UnsupportedProxyError, proxy_of_enviro
 from shared.kube.http2_pool import Http2Pool
 from shared.kube.interface import ApiUnreachableError
 
-_IDLE = 60.0  # seconds an idle connection is kept; the server keeps it longer, so that ours is never a dead one
+_MAX_IDLE_SECONDS = 60.0  # of a connection; the server keeps it longer, so that ours is never a dead one
 
 
 @dataclass(eq=False)
@@ -115,7 +115,7 @@ def open_connection(credentials: Credentials, user_agent: str) -> Connection:
         ssl=secure,
         limit=0,
         limit_per_host=0,
-        keepalive_timeout=_IDLE,
+        keepalive_timeout=_MAX_IDLE_SECONDS,
         socket_factory=dialing.make_socket,
         ttl_dns_cache=10,
     )
@@ -126,7 +126,9 @@ def open_connection(credentials: Credentials, user_agent: str) -> Connection:
         connector=connector,
         trace_configs=[trace],
         headers=headers,
-        timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=dialing.CONNECT, sock_read=None),
+        timeout=aiohttp.ClientTimeout(
+            total=None, connect=None, sock_connect=dialing.CONNECT_TIMEOUT_SECONDS, sock_read=None
+        ),
         cookie_jar=aiohttp.DummyCookieJar(),
         raise_for_status=False,
     )

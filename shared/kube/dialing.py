@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import aiohappyeyeballs
 
-CONNECT = 5.0  # seconds for the dial, and again for TLS
-_NEXT_ADDRESS = 0.25  # seconds until the next address of a name is tried beside the one before
+CONNECT_TIMEOUT_SECONDS = 5.0  # for the dial, and again for TLS
+_NEXT_ADDRESS_SECONDS = 0.25  # until the next address of a name is tried beside the one before
 # An idle connection is probed after 5, 7 and 9 seconds, when the time for unconfirmed bytes is over, too.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3))
-_UNACKNOWLEDGED = 9_000  # milliseconds until bytes or probes that are not confirmed break the connection
+_MAX_UNACKNOWLEDGED_MILLISECONDS = 9_000  # until bytes or probes that are not confirmed break the connection
 _P = TypeVar("_P", bound=asyncio.Protocol)
 
 
@@ -27,20 +27,20 @@ def make_socket(address: Any) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, seconds in _KEEPALIVE:
         made.setsockopt(socket.IPPROTO_TCP, option, seconds)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _MAX_UNACKNOWLEDGED_MILLISECONDS)
     return made
 
 
 async def dial(protocol: _P, host: str, port: int, context: ssl.SSLContext, server_name: str) -> _P:
     """Connect `protocol` over TLS. Raises OSError (TimeoutError and ssl.SSLError among them)."""
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(CONNECT):
+    async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
         addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         connected = await aiohappyeyeballs.start_connection(
-            addresses, happy_eyeballs_delay=_NEXT_ADDRESS, interleave=1, socket_factory=make_socket
+            addresses, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS, interleave=1, socket_factory=make_socket
         )
     try:
-        async with asyncio.timeout(CONNECT):
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
             await loop.create_connection(lambda: protocol, sock=connected, ssl=context, server_hostname=server_name)
     except BaseException:
         connected.close()

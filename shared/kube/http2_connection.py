@@ -11,8 +11,8 @@ from shared.kube.failures import BrokenStreamError
 from shared.kube.http2_session import AnswerData, AnswerHead, Change, Http2Error, Http2Session, StreamBroken, StreamEnd
 
 # As client-go: a connection on which nothing comes for so long is pinged, and closed when still nothing comes.
-PING_AFTER = 30.0  # seconds
-PONG_WITHIN = 15.0  # seconds
+PING_AFTER_SECONDS = 30.0
+MAX_PONG_SECONDS = 15.0
 _MAX_UNSENT_BYTES = 2**20  # bytes: a server that makes us answer and does not read is left
 _CLOSED = "the connection was closed before an answer came"
 _BROKE = "the connection broke within an answer"
@@ -154,7 +154,7 @@ class Http2Connection(asyncio.Protocol):
             self._set_ready()
             return
         self._received_at = self._loop.time()
-        self._timer = self._loop.call_later(PING_AFTER, self._ping)
+        self._timer = self._loop.call_later(PING_AFTER_SECONDS, self._ping)
         self._send()
 
     def data_received(self, data: bytes) -> None:
@@ -186,7 +186,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _ping(self) -> None:
         """Nothing may have come for a while."""
-        quiet_from = self._received_at + PING_AFTER
+        quiet_from = self._received_at + PING_AFTER_SECONDS
         if self._loop.time() < quiet_from:
             self._timer = self._loop.call_at(quiet_from, self._ping)
         elif not self._answers:
@@ -194,13 +194,13 @@ class Http2Connection(asyncio.Protocol):
         else:
             self._session.ping()
             self._send()
-            self._timer = self._loop.call_later(PONG_WITHIN, self._check_silence, self._loop.time())
+            self._timer = self._loop.call_later(MAX_PONG_SECONDS, self._check_silence, self._loop.time())
 
     def _check_silence(self, pinged_at: float) -> None:
         if self._received_at >= pinged_at:
             self._ping()
             return
-        text = f"the connection is silent: no answer to a ping within {PONG_WITHIN:.0f} s"
+        text = f"the connection is silent: no answer to a ping within {MAX_PONG_SECONDS:.0f} s"
         self._end(BrokenStreamError(text, again=False), silent=True)
 
     def _end_drained(self) -> None:

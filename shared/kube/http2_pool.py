@@ -13,9 +13,9 @@ from shared.kube import dialing
 from shared.kube.failures import BrokenStreamError
 from shared.kube.http2_connection import Http2Connection, StreamAnswer
 
-_ATTEMPTS = 3  # for one request, where the server did not process it
+_MAX_ATTEMPTS = 3  # for one request, where the server did not process it
 _MAX_CONNECTIONS = 40  # a server that permits so few streams gets fewer watches
-_ASK_AGAIN = 600.0  # seconds until a server without HTTP/2 is asked for it again: another one may have its address
+_ASK_AGAIN_SECONDS = 600.0  # until a server without HTTP/2 is asked for it again: another one may have its address
 _NO_ROOM = "the server accepts no more streams"
 
 
@@ -52,7 +52,7 @@ class Http2Pool:
     async def get(self, target: str, connected: Callable[[], None]) -> StreamAnswer | None:
         """Send a GET for path and query, escaped, and wait for the head of its answer; None = the server speaks no
         HTTP/2. `connected` is called once the request has a connection. Raises BrokenStreamError, OSError."""
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
             connection = await self._with_room()
             if connection is None:
                 return None
@@ -62,7 +62,7 @@ class Http2Pool:
                 await answer.head()
             except BaseException as error:
                 answer.close()
-                if isinstance(error, BrokenStreamError) and error.again and attempt < _ATTEMPTS:
+                if isinstance(error, BrokenStreamError) and error.again and attempt < _MAX_ATTEMPTS:
                     continue
                 raise
             return answer
@@ -111,11 +111,11 @@ class Http2Pool:
         connection = Http2Connection(self._ended)
         await dialing.dial(connection, self._host, self._port, self._context, self._server_name)
         try:
-            async with asyncio.timeout(dialing.CONNECT):
+            async with asyncio.timeout(dialing.CONNECT_TIMEOUT_SECONDS):
                 await connection.ready
             if not connection.speaks_http2 or not connection.permitted:
                 self.is_agreed = False
-                self._without_until = asyncio.get_running_loop().time() + _ASK_AGAIN
+                self._without_until = asyncio.get_running_loop().time() + _ASK_AGAIN_SECONDS
             elif not connection.has_room:
                 raise BrokenStreamError(_NO_ROOM, again=False, is_outage=False)
             else:

@@ -20,14 +20,14 @@ from shared.http_get.http2_frames import MAX_FRAME_BYTES, FrameError, FrameSplit
 # Bytes that a server may send on one stream before its reader has taken them. A line of a watch may be longer: its
 # reader takes the pieces. The connection's window is never the narrower one, so that a stream that is not read holds
 # back no other one.
-STREAM_WINDOW = 65_535
+STREAM_WINDOW_BYTES = 65_535
 MAX_STREAMS = 250  # on one connection, where the server permits more
-_CONNECTION_WINDOW = 2 * MAX_STREAMS * STREAM_WINDOW
+_CONNECTION_WINDOW_BYTES = 2 * MAX_STREAMS * STREAM_WINDOW_BYTES
 _MAX_HEADER_BYTES = 64 * 1024  # bytes of the header of one answer
 _CONFIG = H2Configuration(validate_inbound_headers=False)  # only the status and Retry-After are read
 _SETTINGS = {
     SettingCodes.ENABLE_PUSH: 0,
-    SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+    SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW_BYTES,
     SettingCodes.MAX_FRAME_SIZE: MAX_FRAME_BYTES,
     SettingCodes.MAX_HEADER_LIST_SIZE: _MAX_HEADER_BYTES,
 }
@@ -91,7 +91,7 @@ class Http2Session:
         self._connection = _Connection(_CONFIG)
         self._connection.local_settings = Settings(client=True, initial_values=_SETTINGS)
         self._connection.initiate_connection()
-        self._connection.increment_flow_control_window(_CONNECTION_WINDOW - 65_535)
+        self._connection.increment_flow_control_window(_CONNECTION_WINDOW_BYTES - 65_535)
 
     @property
     def permitted(self) -> int:

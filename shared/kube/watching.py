@@ -12,7 +12,7 @@ from shared.kube.answers import Answer, MalformedAnswerError, watch_event
 from shared.kube.failures import BrokenStreamError, unreachable
 from shared.kube.interface import ApiMalformedError, ApiUnansweredError, ApiUnreachableError, WatchEvent
 
-SILENT = 150.0  # seconds without a byte; two bookmarks are missing then
+MAX_SILENT_SECONDS = 150.0  # without a byte; two bookmarks are missing then
 _MAX_LINE_BYTES = 64 * 2**20  # bytes of one line; objects have at most 3 MiB
 
 
@@ -44,14 +44,18 @@ class WatchStream:
             raise ApiMalformedError(f"{self._peer}: {error}") from None
 
     async def _read(self) -> bytes:
-        silent_at = asyncio.get_running_loop().time() + SILENT
+        silent_at = asyncio.get_running_loop().time() + MAX_SILENT_SECONDS
         try:
             async with asyncio.timeout_at(min(self._ends_by, silent_at)):
                 return await self._stream.readany()
         except TimeoutError as error:
             if error.errno is not None:  # the kernel's
                 raise unreachable(error, self._peer) from error
-            seconds = f"nothing came for {SILENT:.0f} s" if silent_at < self._ends_by else "it was not ended in time"
+            seconds = (
+                f"nothing came for {MAX_SILENT_SECONDS:.0f} s"
+                if silent_at < self._ends_by
+                else "it was not ended in time"
+            )
             raise ApiUnansweredError(f"{self._peer}: the watch is silent: {seconds}") from None
         except (aiohttp.ClientError, BrokenStreamError, OSError) as error:
             raise unreachable(error, self._peer) from error

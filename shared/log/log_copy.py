@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 
 TOGETHER = select.PIPE_BUF  # bytes; what is written at once up to here no other writer can come between
-_WAITING = 256 * 2**10  # bytes that wait for a slow reader
+_MAX_WAITING_BYTES = 256 * 2**10  # for a slow reader
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -91,7 +91,7 @@ class StreamCopy:
             if self.given_up:
                 return
             size = sum(map(len, pieces))
-            most = _WAITING + self._hold_bytes
+            most = _MAX_WAITING_BYTES + self._hold_bytes
             if self._bytes and self._bytes + size > (most // 2 if self._dropping else most):
                 self._dropping = True
                 self.dropped += 1

@@ -19,8 +19,8 @@ from shared.log.log_lines import Entry, LogFormat, TextFormat, entry_of
 from shared.log.log_verbosity import CHATTY, Verbosity
 
 STDERR_VARIABLE, STDOUT_VARIABLE = "BULKHEAD_STDERR_FD", "BULKHEAD_STDOUT_FD"  # numbers of inherited descriptors
-_QUEUE = 10_000
-_BATCH = 500
+_MAX_QUEUED_RECORDS = 10_000
+_MAX_BATCH_RECORDS = 500  # that are written at a time
 
 
 class LogFile(logging.Handler):
@@ -38,7 +38,7 @@ class LogFile(logging.Handler):
         self.stderr: StreamCopy | None = None  # where copies go besides the file
         self.stdout: StreamCopy | None = None  # and those of info, when `configure` splits them off
         self._split = False
-        self._queue: queue.Queue[Entry | threading.Event | None] = queue.Queue(_QUEUE)
+        self._queue: queue.Queue[Entry | threading.Event | None] = queue.Queue(_MAX_QUEUED_RECORDS)
         self._path: Path | None = None
         self._fd = -1
         self._size = 0
@@ -137,7 +137,7 @@ class LogFile(logging.Handler):
         last = False
         while not last:
             taken = [self._queue.get()]
-            while len(taken) < _BATCH and not self._queue.empty():
+            while len(taken) < _MAX_BATCH_RECORDS and not self._queue.empty():
                 taken.append(self._queue.get())
             last = None in taken
             if not self._abandoned:

@@ -15,7 +15,7 @@ Series = dict[Labels, list[float]]
 
 AnyInstrument = TypeVar("AnyInstrument", bound="_Instrument")
 
-LABEL_LENGTH = 256  # characters; what is longer is cut
+MAX_LABEL_CHARACTERS = 256  # what is longer is cut
 DROPPED = counter(
     "bulkhead_metric_observations_dropped_total",
     "Observations that were not counted because their metric has too many series.",
@@ -55,7 +55,7 @@ class _Instrument:
     def _begin(self, labels: Labels) -> list[float] | None:
         if len(labels) != len(self.family.labels):
             raise ValueError(f"{self.family.name} has the labels {self.family.labels}, not {len(labels)} values")
-        bounded = tuple(label[:LABEL_LENGTH] for label in labels)
+        bounded = tuple(label[:MAX_LABEL_CHARACTERS] for label in labels)
         if (values := self.series.get(bounded)) is None:
             if len(self.series) >= self.family.limit:
                 self._dropped(self.family.name)

@@ -10,7 +10,7 @@ from functools import total_ordering
 from typing import Any
 
 NANO = 10**9
-_MAX = (2**63 - 1) * NANO  # larger ones are capped, as apimachinery does
+_MAX_NANOS = (2**63 - 1) * NANO  # larger ones are capped, as apimachinery does
 _SHAPE = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+)([-+]?[0-9]*+)\Z", re.ASCII)
 _MESSAGE = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"  # apimachinery's text
@@ -138,15 +138,15 @@ def _scale(letters: str, number: str) -> tuple[int, int, Format]:
 
 
 def _capped(digits: int, decimals: int, base: int, exponent: int) -> int:
-    """digits / 10^decimals * base^exponent in nanos, rounded up, at most _MAX."""
+    """digits / 10^decimals * base^exponent in nanos, rounded up, at most _MAX_NANOS."""
     if not digits:
         return 0
     if base == 2:
-        return min(_MAX, _divide_up(digits * 2**exponent * NANO, 10**decimals))
+        return min(_MAX_NANOS, _divide_up(digits * 2**exponent * NANO, 10**decimals))
     shift = exponent - decimals + 9
     if shift >= 0:
-        return _MAX if shift > 40 else min(_MAX, digits * 10**shift)
-    return 1 if -shift > len(str(digits)) else min(_MAX, _divide_up(digits, 10**-shift))
+        return _MAX_NANOS if shift > 40 else min(_MAX_NANOS, digits * 10**shift)
+    return 1 if -shift > len(str(digits)) else min(_MAX_NANOS, _divide_up(digits, 10**-shift))
 
 
 def is_quantity(value: Any) -> bool:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from shared.time.backoff import Backoff
 
 RETRIES = Backoff(initial=1.0, cap=122.0)
-LOGGED_AGAIN = 600.0  # seconds until the traceback of the same error is logged again
-_SHOWN = 5  # pods that the one line names
+LOG_AGAIN_SECONDS = 600.0  # until the traceback of the same error is logged again
+_MAX_SHOWN_PODS = 5  # that the one line names
 
 
 @dataclass
@@ -33,7 +33,7 @@ class PodFailures:
         kind, before = type(error).__name__, self._failures.get((uid, what))
         same = before is not None and before.error == kind
         count = before.count + 1 if before is not None else 1
-        log = before is None or not same or now - before.logged_at >= LOGGED_AGAIN
+        log = before is None or not same or now - before.logged_at >= LOG_AGAIN_SECONDS
         wait = RETRIES.delay(count)
         logged_at = now if log or before is None else before.logged_at
         self._failures[uid, what] = _Failure(kind, count, now + wait, logged_at)
@@ -64,5 +64,5 @@ class PodFailures:
     def line(self) -> str | None:
         """One line for the beat; None while nothing fails."""
         shown = [f"{what} of pod {uid} failed: {f.error}" for (uid, what), f in sorted(self._failures.items())]
-        more = [f"{len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
-        return "; ".join([*shown[:_SHOWN], *more, "it is tried again, the log has more"]) if shown else None
+        more = [f"{len(shown) - _MAX_SHOWN_PODS} more"] if len(shown) > _MAX_SHOWN_PODS else []
+        return "; ".join([*shown[:_MAX_SHOWN_PODS], *more, "it is tried again, the log has more"]) if shown else None

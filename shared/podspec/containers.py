@@ -17,7 +17,7 @@ class ContainerKind(StrEnum):
     EPHEMERAL = "ephemeral"
 
 
-MANY = 300  # entries of lists in a pod from which on its messages are made beside the event loop
+MANY_ENTRIES = 300  # of lists in a pod, from which on its messages are made beside the event loop
 _LISTS = ("env", "ports", "volumeMounts", "command", "args")
 _FIELDS = {
     ContainerKind.INIT: "initContainers",
@@ -69,9 +69,9 @@ def is_large(pod: Object) -> bool:
     entries = len((pod.get("spec") or {}).get("volumes") or ())
     for _, container in every_container(pod):
         entries += 1 + sum(len(container.get(field) or ()) for field in _LISTS)
-        if container.get("envFrom") or entries > MANY:
+        if container.get("envFrom") or entries > MANY_ENTRIES:
             return True
-    return entries > MANY
+    return entries > MANY_ENTRIES
 
 
 def used_volumes(pod: Object) -> frozenset[str]:

@@ -17,7 +17,7 @@ from shared.podspec.hashing import container_hash, fnv32a
 # POINTER (a value that stays when it is there), AMOUNTS, AMOUNT, or a table (an object), or [table] (a list of them).
 OMITTED, POINTER, AMOUNTS, AMOUNT = "omitted", "pointer", "amounts", "amount"
 _Table = dict[str, Any]
-_HASHES_KEPT = 512
+_MAX_KEPT_HASHES = 512
 _hashes: dict[bytes, str] = {}  # SHA-256 of a container as it was written then -> its hash, the oldest first
 
 _EXEC: _Table = {"command": OMITTED}
@@ -94,7 +94,7 @@ def earlier_container_hash(container: Mapping[str, Any]) -> str:
     text = go_json(_written({"resources": {}, **container}, _CONTAINER)).encode()
     digest = sha256(text).digest()  # a text may be a megabyte long, and is not worth keeping
     if digest not in _hashes:
-        while len(_hashes) >= _HASHES_KEPT:
+        while len(_hashes) >= _MAX_KEPT_HASHES:
             del _hashes[next(iter(_hashes))]
         dump = " ".join(map(str, text))
         _hashes[digest] = f"{fnv32a(f'([]uint8)[{dump}]'.encode()):x}"

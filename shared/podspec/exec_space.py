@@ -5,7 +5,7 @@ A container with more could never start: it is refused before the strings are bu
 
 MAX_STRING_BYTES = 131_071  # bytes of an argument or of NAME=value: MAX_ARG_STRLEN without the final NUL
 MAX_SPACE_BYTES = 2 << 20  # bytes of all strings together: a quarter of the usual stack limit of 8 MiB
-_PER_STRING = 9  # bytes that the kernel counts beside the text: NUL and pointer
+_STRING_OVERHEAD_BYTES = 9  # that the kernel counts beside the text: NUL and pointer
 
 
 class TooLongError(ValueError):
@@ -25,6 +25,6 @@ class ExecSpace:
 
     def take(self, text: str) -> None:
         """Count an argument or `NAME=value`. Raise TooLongError where the space is exceeded."""
-        self._free -= utf8_length(text) + _PER_STRING
+        self._free -= utf8_length(text) + _STRING_OVERHEAD_BYTES
         if self._free < 0:
             raise TooLongError

@@ -12,7 +12,7 @@ from shared.model.quantity import ZERO, Quantity, QuantityError, parse_quantity
 ResourceList = dict[str, Quantity]
 
 MIN_SHARES, MAX_SHARES = 2, 262144
-MIN_QUOTA = 1000
+MIN_QUOTA_MICROSECONDS = 1000
 HUGEPAGES = "hugepages-"
 
 
@@ -134,7 +134,7 @@ def shares(milli_cpu: int) -> int:
 
 def quota(milli_cpu: int, period: int) -> int:
     """Return the microseconds per `period` microseconds for a limit in thousandths of a core; 0 = no limit."""
-    return 0 if milli_cpu == 0 else max(milli_cpu * period // 1000, MIN_QUOTA)
+    return 0 if milli_cpu == 0 else max(milli_cpu * period // 1000, MIN_QUOTA_MICROSECONDS)
 
 
 def weight(cpu_shares: int) -> int:

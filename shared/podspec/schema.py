@@ -11,7 +11,7 @@ from shared.model.schema import ListOf, MapOf, Scalar, Schema, Struct, is_of_typ
 from shared.podspec.usual_values import UnusualError, usual_copy
 from shared.podspec.volume_types import FIELD_REF, LOCAL_REF, RESOURCE_REF, VOLUME_TYPES
 
-MAX_DEPTH = 100
+MAX_DEPTH = 100  # levels
 S, I, B, Q = Scalar.STRING, Scalar.INT64, Scalar.BOOLEAN, Scalar.QUANTITY  # noqa: E741
 I32, P = Scalar.INT32, Scalar.INT_OR_STRING
 STRINGS, STRING_MAP, AMOUNTS = ListOf(S), MapOf(S), MapOf(Q)

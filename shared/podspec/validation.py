@@ -29,10 +29,10 @@ from shared.podspec.validation_security import validate_profile
 from shared.podspec.validation_volume import validate_volumes
 
 _UID = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,126}[A-Za-z0-9])?", re.ASCII)
-_MAX_SEARCHES = 2048  # characters, with a blank between two
+_MAX_SEARCHES_CHARACTERS = 2048  # with a blank between two
 _MAX_INT32 = 2**31 - 1
-_MAX_HOSTNAME = 64
-_MAX_ANNOTATIONS = 256 * 1024  # bytes, keys and values together
+_MAX_HOSTNAME_CHARACTERS = 64
+_MAX_ANNOTATIONS_BYTES = 256 * 1024  # keys and values together
 
 
 def validate_pod(pod: Object) -> list[str]:
@@ -64,8 +64,9 @@ def _metadata(metadata: dict[str, Any]) -> list[str]:
     annotations = metadata.get("annotations") or {}
     for key in annotations:
         errors += each_invalid("metadata.annotations", key, names.qualified_name(key.lower()))
-    if sum(len(f"{key}{value}".encode(errors="replace")) for key, value in annotations.items()) > _MAX_ANNOTATIONS:
-        errors.append(f"metadata.annotations: Too long: may not be more than {_MAX_ANNOTATIONS} bytes")
+    size = sum(len(f"{key}{value}".encode(errors="replace")) for key, value in annotations.items())
+    if size > _MAX_ANNOTATIONS_BYTES:
+        errors.append(f"metadata.annotations: Too long: may not be more than {_MAX_ANNOTATIONS_BYTES} bytes")
     return errors
 
 
@@ -141,9 +142,11 @@ def _naming(spec: dict[str, Any]) -> list[str]:
         here = f"spec.dnsConfig.searches[{index}]"
         if search != ".":
             errors += each_invalid(here, search, names.dns_subdomain(search.removesuffix(".").replace("_", "x")))
-    if sum(map(len, searches)) + len(searches) - 1 > _MAX_SEARCHES:
+    if sum(map(len, searches)) + len(searches) - 1 > _MAX_SEARCHES_CHARACTERS:
         errors.append(
-            invalid("spec.dnsConfig.searches", searches, f"must not have more than {_MAX_SEARCHES} characters")
+            invalid(
+                "spec.dnsConfig.searches", searches, f"must not have more than {_MAX_SEARCHES_CHARACTERS} characters"
+            )
         )
     for index, option in enumerate(config.get("options") or ()):
         if not option.get("name"):
@@ -154,8 +157,8 @@ def _naming(spec: dict[str, Any]) -> list[str]:
     if override := spec.get("hostnameOverride"):
         here = "spec.hostnameOverride"
         errors += each_invalid(here, override, names.dns_subdomain(override))
-        if len(override) > _MAX_HOSTNAME:
-            errors.append(invalid(here, override, f"must be no more than {_MAX_HOSTNAME} characters"))
+        if len(override) > _MAX_HOSTNAME_CHARACTERS:
+            errors.append(invalid(here, override, f"must be no more than {_MAX_HOSTNAME_CHARACTERS} characters"))
         for field in ("setHostnameAsFQDN", "hostNetwork"):
             if spec.get(field):
                 errors.append(forbidden(here, f"may not be set when {field} is true"))

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, NamedTuple
 
-_PIECE = 1 << 16  # bytes read at a time
+_PIECE_BYTES = 1 << 16  # read at a time
 _REAP_SECONDS = 5.0  # for a killed program; one in uninterruptible I/O may take as long as its file system
 
 
@@ -102,7 +102,7 @@ async def _read(pipe: IO[bytes], most: int) -> bytes:
     )
     output = bytearray()
     try:
-        while piece := await reader.read(_PIECE):
+        while piece := await reader.read(_PIECE_BYTES):
             output += piece
             if len(output) > most:
                 raise OutputTooLargeError(f"more than {most} bytes")

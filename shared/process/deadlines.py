@@ -18,7 +18,7 @@ from typing import Any
 
 TICK_SECONDS = 5.0
 BLOCKED_SECONDS = 60.0  # after which a wait that is `reported` is a trouble
-SECONDS = 300.0  # without progress, where nothing outside is waited for
+MAX_STALL_SECONDS = 300.0  # without progress, where nothing outside is waited for
 
 _current: ContextVar["Work | None"] = ContextVar("work", default=None)
 
@@ -82,7 +82,7 @@ class Deadlines:
         self._works: set[Work] = set()
         self._lock = threading.Lock()
 
-    def begin(self, name: str, seconds: float = SECONDS) -> Work:
+    def begin(self, name: str, seconds: float = MAX_STALL_SECONDS) -> Work:
         """Begin work that makes progress at least every `seconds`, not counting waits for something outside."""
         work = Work(name, self.in_ticks(seconds), self, self.ticks)
         with self._lock:

@@ -9,7 +9,7 @@ from shared.log.klog import structured
 
 log = logging.getLogger(__name__)
 
-_PAUSE = 0.1  # seconds until the second and last try
+_RETRY_SECONDS = 0.1  # until the second and last try
 _NEEDS = "needs CAP_SYS_RESOURCE"
 
 
@@ -39,7 +39,7 @@ def set_oom_score(oom_score_adj: int, process: int | str = "self") -> str:
         except PermissionError:
             raise
         except OSError:
-            time.sleep(_PAUSE)
+            time.sleep(_RETRY_SECONDS)
             file.write_text(text, encoding="ascii")
     except OSError as error:
         return f"{error.strerror} ({_NEEDS})" if isinstance(error, PermissionError) else str(error.strerror)

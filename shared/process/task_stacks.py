@@ -6,7 +6,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 MAX_TASKS = 200
-_MAX_DEPTH = 50
+_MAX_DEPTH = 50  # frames of one stack
 
 
 def task_stacks(loop: asyncio.AbstractEventLoop, most: int = MAX_TASKS) -> str:

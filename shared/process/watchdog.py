@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 from shared.process.deadlines import TICK_SECONDS, Deadlines
 
-LIMIT_TICKS = 6
-BUSY_SECONDS = 60.0  # of processor time that the process may use without letting this thread run once
+MAX_SILENT_TICKS = 6  # of the thread without a turn of the loop
+MAX_BUSY_SECONDS = 60.0  # of processor time that the process may use without letting this thread run once
 
 
 class StallDetector:
     """Pure: counts ticks without a turn."""
 
-    def __init__(self, limit: int = LIMIT_TICKS) -> None:
+    def __init__(self, limit: int = MAX_SILENT_TICKS) -> None:
         self._limit, self._ticks = limit, 0
 
     def turned(self) -> None:
@@ -40,7 +40,7 @@ class Watchdog:
         self,
         on_hang: Callable[[str], None],
         deadlines: Deadlines,
-        limit: int = LIMIT_TICKS,
+        limit: int = MAX_SILENT_TICKS,
         tick: float = TICK_SECONDS,
         busy: float = 0.0,
     ) -> None:

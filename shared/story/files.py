@@ -9,7 +9,7 @@ from typing import Any
 from shared.files.checkpoint import read_record
 from shared.story.lines import Kind, Line, Story, is_moment
 
-_TAIL = 16 << 10  # bytes; a line is shorter
+_TAIL_BYTES = 16 << 10  # a line is shorter
 # Reasons of events whose messages name an image.
 _IMAGE_EVENTS = ("Pulling", "Pulled", "Failed", "BackOff", "ErrImageNeverPull", "InspectFailed")
 
@@ -76,11 +76,11 @@ def _tail(path: Path) -> Iterator[Line]:
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(size - _TAIL, 0))
-            lines = file.read(_TAIL).split(b"\n")
+            file.seek(max(size - _TAIL_BYTES, 0))
+            lines = file.read(_TAIL_BYTES).split(b"\n")
     except FileNotFoundError:
         return
-    yield from _decoded(lines if size <= _TAIL else lines[1:])
+    yield from _decoded(lines if size <= _TAIL_BYTES else lines[1:])
 
 
 def _decoded(lines: Iterable[bytes]) -> Iterator[Line]:

@@ -24,11 +24,11 @@ from shared.tracing.span import Attributes, Span, Value
 
 log = logging.getLogger(__name__)
 
-MAX_WAITING = 2048  # spans; while the collector does not answer, later ones are dropped
-BATCH = 128  # spans in a request
-PERIOD = 1.0  # seconds between two exports
-TIMEOUT = 10.0  # seconds for one
-CLOSING = 1.0  # seconds at the end of the process
+MAX_WAITING_SPANS = 2048  # while the collector does not answer, later ones are dropped
+MAX_BATCH_SPANS = 128  # in a request
+PERIOD_SECONDS = 1.0  # between two exports
+TIMEOUT_SECONDS = 10.0  # of one
+MAX_CLOSE_SECONDS = 1.0  # at the end of the process
 _AGAIN = Backoff(initial=1.0, cap=30.0)
 SPANS = counter("bulkhead_trace_spans_total", "Spans by what became of them: exported or dropped.", "process", "result")
 
@@ -45,7 +45,7 @@ class OtlpExporter:
 
     def take(self, span: Span) -> None:
         """Take an ended span."""
-        if len(self._waiting) >= MAX_WAITING:
+        if len(self._waiting) >= MAX_WAITING_SPANS:
             self._spans.inc(self._process, "dropped")
         else:
             self._waiting.append(span)
@@ -54,8 +54,8 @@ class OtlpExporter:
         """Export once a second what has ended; after a failure later."""
         failures = 0
         while True:
-            await asyncio.sleep(_AGAIN.delay(failures) or PERIOD)
-            error = await self._export_all(TIMEOUT)
+            await asyncio.sleep(_AGAIN.delay(failures) or PERIOD_SECONDS)
+            error = await self._export_all(TIMEOUT_SECONDS)
             if error and not failures:
                 log.warning("%s: spans are not exported: %s (start the collector, or remove tracing)", *error)
             elif failures and not error:
@@ -64,14 +64,14 @@ class OtlpExporter:
 
     async def close(self) -> None:
         """Export what is left, for a bounded time, and close the connection."""
-        await self._export_all(CLOSING)
+        await self._export_all(MAX_CLOSE_SECONDS)
         if self._channel is not None:
             await self._channel.close(None)
 
     async def _export_all(self, timeout: float) -> tuple[str, str] | None:
         """Return where and why it failed. The spans of a failed request are sent again with the next."""
         while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            batch = [self._waiting.popleft() for _ in range(min(MAX_BATCH_SPANS, len(self._waiting)))]
             try:
                 await self._export(batch, timeout)
             except grpc.aio.AioRpcError as error:
@@ -85,7 +85,7 @@ class OtlpExporter:
 
     def _put_back(self, batch: list[Span]) -> None:
         self._waiting.extendleft(reversed(batch))
-        while len(self._waiting) > MAX_WAITING:
+        while len(self._waiting) > MAX_WAITING_SPANS:
             self._waiting.pop()
             self._spans.inc(self._process, "dropped")
 

@@ -59,7 +59,7 @@ MAX_TAG_DIRECTIVES = 100
 _TAG_DIRECTIVE = re.compile(rb"(?:^|[\n\r]|\xc2\x85|\xe2\x80[\xa8\xa9]|\xef\xbb\xbf)%TAG")
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _MERGE = "<<"
-_SHOWN = 80  # characters of a name in an error
+_MAX_SHOWN_CHARACTERS = 80  # of a name in an error
 
 
 @dataclass(slots=True)
@@ -224,10 +224,12 @@ class Reader:
     def _aliased(self, event: yaml.AliasEvent) -> _Built:
         name = event.anchor or ""
         if name not in self._anchors:
-            raise UnreadableError(f'unknown anchor "{name[:_SHOWN]}"', position_of(event), is_syntax=True)
+            raise UnreadableError(
+                f'unknown anchor "{name[:_MAX_SHOWN_CHARACTERS]}"', position_of(event), is_syntax=True
+            )
         built = self._anchors[name]
         if built is None:
-            raise UnreadableError(f'contains itself by the alias "{name[:_SHOWN]}"', position_of(event))
+            raise UnreadableError(f'contains itself by the alias "{name[:_MAX_SHOWN_CHARACTERS]}"', position_of(event))
         self._count(event, built.values, built.characters)
         if len(self._open) + built.depth > self._limits.depth:
             raise self._too_deep(event)

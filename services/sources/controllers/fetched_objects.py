@@ -20,7 +20,7 @@ from services.sources.core.api_objects import metadata_text
 from services.sources.core.fetched_object import FetchedObject
 from services.sources.core.read_order import ReadOrder
 from shared.kube import paths
-from shared.kube.interface import READ_TIMEOUT, ApiStatusError, ApiUnreachableError
+from shared.kube.interface import READ_TIMEOUT_SECONDS, ApiStatusError, ApiUnreachableError
 from shared.model.objects import Object
 from shared.podspec.references import Reference
 
@@ -241,7 +241,7 @@ class FetchedObjects:
         retries = iter(FORBIDDEN_RETRIES)
         while True:
             try:
-                obj = await self._api.clients.objects.get(path, query, timeout=READ_TIMEOUT)
+                obj = await self._api.clients.objects.get(path, query, timeout=READ_TIMEOUT_SECONDS)
             except ApiUnreachableError as error:
                 self._api.failed(path, error)
                 return FoundObject(object=None, error=str(error))

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 from bus.messages.sources import FoundObject
 from services.sources.controllers.api_server import ApiServer
-from shared.kube.interface import READ_TIMEOUT, ApiClient, ApiStatusError, ApiUnreachableError
+from shared.kube.interface import READ_TIMEOUT_SECONDS, ApiClient, ApiStatusError, ApiUnreachableError
 
 # Seconds in all, the wait for the rate limit included: a read whose caller does not wait any more
 # (REQUESTED_READ_TIMEOUT) leaves its queue. A connection whose peer is gone breaks within ten seconds by itself
 # (`shared.kube.dialing`).
-MAX_WAIT_SECONDS = READ_TIMEOUT + 5.0
+MAX_WAIT_SECONDS = READ_TIMEOUT_SECONDS + 5.0
 MAX_RETRY_SECONDS = 5.0  # from its beginning, within which a read is repeated if the API server has asked to wait
 # Seconds between tries while the node authorizer does not know yet that a pod of this node names the object.
 FORBIDDEN_RETRIES = (0.1, 0.2, 0.4)
@@ -37,7 +37,7 @@ async def _read(
         if api.is_outage:  # during an outage only the watch of our Node sends requests
             return FoundObject(object=None, error=api.away)
         try:
-            found = await client.get(path, query, timeout=READ_TIMEOUT)
+            found = await client.get(path, query, timeout=READ_TIMEOUT_SECONDS)
             api.is_there()
             return FoundObject(object=found)
         except ApiStatusError as error:

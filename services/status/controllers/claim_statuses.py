@@ -4,7 +4,7 @@ from bus.messages.status import PatchClaimStatus, PatchedClaim
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
 from shared.kube import paths
-from shared.kube.interface import WRITE_TIMEOUT, ApiError, PatchType
+from shared.kube.interface import WRITE_TIMEOUT_SECONDS, ApiError, PatchType
 from shared.model.fields import dictionary
 from shared.model.objects import Object
 
@@ -27,7 +27,7 @@ class ClaimStatuses:
         body: Object = {"metadata": {"resourceVersion": request.resource_version}, "status": request.status}
         self._pending += 1
         try:
-            patched = await self._clients.tokens.patch(path, body, PatchType.STRATEGIC, timeout=WRITE_TIMEOUT)
+            patched = await self._clients.tokens.patch(path, body, PatchType.STRATEGIC, timeout=WRITE_TIMEOUT_SECONDS)
         except ApiError as error:
             return PatchedClaim(error=str(error))
         finally:

@@ -22,7 +22,7 @@ from services.status.core.csi_node import (
     updated_csi_node,
 )
 from shared.kube import paths
-from shared.kube.interface import READ_TIMEOUT, WRITE_TIMEOUT, ApiError, ApiStatusError
+from shared.kube.interface import READ_TIMEOUT_SECONDS, WRITE_TIMEOUT_SECONDS, ApiError, ApiStatusError
 from shared.model import objects
 from shared.model.objects import Object
 from shared.time.backoff import Backoff
@@ -79,7 +79,7 @@ class CsiNodeReconciler:
 
     async def _write(self) -> str | None:
         """Write what the drivers require into Node and CSINode; return a trouble, or None. Raises ApiError."""
-        node = await self._client.get(paths.node(self._name), timeout=READ_TIMEOUT)
+        node = await self._client.get(paths.node(self._name), timeout=READ_TIMEOUT_SECONDS)
         if objects.uid(node) != self._uid:
             return None  # a new Node was registered, and `owned_by` will be called with its uid
         plugins = self._plugins.state.values()
@@ -89,7 +89,7 @@ class CsiNodeReconciler:
         registered = {plugin.name for plugin in plugins if plugin.csi is not None}
         gone = await self._deregistered(registered)
         if patch := node_patch(node, drivers, gone):
-            await self._client.patch(paths.node_status(self._name), patch, timeout=WRITE_TIMEOUT)
+            await self._client.patch(paths.node_status(self._name), patch, timeout=WRITE_TIMEOUT_SECONDS)
         await self._write_csi_node(drivers, gone)
         await self._agent.note(csi_drivers=tuple(sorted(set(self._agent.facts.csi_drivers) - gone)))
         lines = (f"CSI driver {name} is not added to the CSINode: {text}" for name, text in collided.items())
@@ -107,7 +107,7 @@ class CsiNodeReconciler:
         path = paths.csi_node(self._name)
         found: Object | None = None
         try:
-            found = await self._client.get(path, timeout=READ_TIMEOUT)
+            found = await self._client.get(path, timeout=READ_TIMEOUT_SECONDS)
         except ApiStatusError as error:
             if not error.not_found:
                 raise
@@ -115,13 +115,13 @@ class CsiNodeReconciler:
             log.info("the CSINode belongs to an earlier Node: it is created again")
             options = {"preconditions": {"uid": objects.uid(found)}}
             with contextlib.suppress(ApiStatusError):  # it may be gone, or be another one by now; the create shows it
-                await self._client.delete(path, options, timeout=WRITE_TIMEOUT)
+                await self._client.delete(path, options, timeout=WRITE_TIMEOUT_SECONDS)
             found = None
         if found is None:
             created = new_csi_node(self._name, self._uid, drivers)
-            await self._client.create(paths.CSI_NODES, created, timeout=WRITE_TIMEOUT)
+            await self._client.create(paths.CSI_NODES, created, timeout=WRITE_TIMEOUT_SECONDS)
         elif (updated := updated_csi_node(found, drivers, gone)) is not None:
-            await self._client.update(path, updated, timeout=WRITE_TIMEOUT)
+            await self._client.update(path, updated, timeout=WRITE_TIMEOUT_SECONDS)
 
     def _note(self, trouble: str | None) -> None:
         if trouble == self._trouble:

@@ -29,7 +29,7 @@ from services.status.core.event_object import (
 from services.status.core.event_queue import EventQueue, EventWrite
 from services.status.core.event_refusal import is_namespace_gone
 from shared.kube import paths
-from shared.kube.interface import WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError
+from shared.kube.interface import WRITE_TIMEOUT_SECONDS, ApiClient, ApiError, ApiStatusError
 from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -188,14 +188,14 @@ class EventSink:
                 return
         try:
             path = paths.event(write.namespace, write.name)
-            await self._client.patch(path, event_patch(write.body), timeout=WRITE_TIMEOUT)
+            await self._client.patch(path, event_patch(write.body), timeout=WRITE_TIMEOUT_SECONDS)
         except ApiStatusError as error:
             if not error.not_found:
                 raise
             await self._create(write)
 
     async def _create(self, write: EventWrite) -> None:
-        await self._client.create(paths.events(write.namespace), write.body, timeout=WRITE_TIMEOUT)
+        await self._client.create(paths.events(write.namespace), write.body, timeout=WRITE_TIMEOUT_SECONDS)
 
     def _brought_back(self, write: EventWrite, error: ApiError, wait: float) -> float | None:
         if self._queue.bring_back(write):

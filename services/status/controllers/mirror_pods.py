@@ -16,7 +16,7 @@ from services.status.core.mirror_pod import (
 )
 from services.status.core.pod_status_deletion import delete_now
 from shared.kube import paths
-from shared.kube.interface import READ_TIMEOUT, WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError
+from shared.kube.interface import READ_TIMEOUT_SECONDS, WRITE_TIMEOUT_SECONDS, ApiClient, ApiError, ApiStatusError
 from shared.model.objects import annotations
 from shared.podspec.pod_source import MIRROR
 from shared.time.clock import Clock
@@ -85,7 +85,7 @@ class MirrorPods:
     async def _delete(self, mirror: MirrorPod) -> None:
         path = paths.pod(mirror.namespace, mirror.name)
         try:
-            await self._client.delete(path, delete_now(mirror.uid), timeout=WRITE_TIMEOUT)
+            await self._client.delete(path, delete_now(mirror.uid), timeout=WRITE_TIMEOUT_SECONDS)
         except ApiStatusError as error:
             if not (error.not_found or error.conflict):
                 raise
@@ -96,13 +96,13 @@ class MirrorPods:
         body = mirror_pod(static.wanted, static.hash, self._node_name, node_uid(self._followed.node_object()))
         name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
         try:
-            await self._client.create(paths.pods(namespace), body, timeout=WRITE_TIMEOUT)
+            await self._client.create(paths.pods(namespace), body, timeout=WRITE_TIMEOUT_SECONDS)
         except ApiStatusError as error:
             if not error.already_exists:
                 raise
             taken = ApiError(f"the name {name} is taken in namespace {namespace}")
             try:
-                found = await self._client.get(paths.pod(namespace, name), timeout=READ_TIMEOUT)
+                found = await self._client.get(paths.pod(namespace, name), timeout=READ_TIMEOUT_SECONDS)
             except ApiStatusError as unreadable:
                 raise (taken if unreadable.unrelated else unreadable) from error  # unrelated: a pod of another node
             if annotations(found).get(MIRROR) != static.hash or found["metadata"].get("deletionTimestamp"):

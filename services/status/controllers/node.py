@@ -40,7 +40,7 @@ from services.status.core.report_schedule import MAX_ATTEMPTS, MAX_PROMPT_WRITES
 from shared.config.effective import EffectiveConfig
 from shared.config.gates import declared_features
 from shared.kube import paths
-from shared.kube.interface import READ_TIMEOUT, ApiError, ApiStatusError
+from shared.kube.interface import READ_TIMEOUT_SECONDS, ApiError, ApiStatusError
 from shared.model import objects
 from shared.model.objects import Object
 from shared.time.timestamps import rfc3339
@@ -254,7 +254,7 @@ class Node:
             self._returned = None
             return known.node
         try:
-            return await self._client.get(paths.node(self._config.node_name), timeout=READ_TIMEOUT)
+            return await self._client.get(paths.node(self._config.node_name), timeout=READ_TIMEOUT_SECONDS)
         except ApiStatusError as error:
             if error.not_found and self._registers:
                 return None

@@ -7,7 +7,7 @@ from services.status.controllers.node_startup import NodeStartup
 from services.status.core.initial_node import initial_node
 from services.status.core.node_facts import NodeFacts
 from shared.kube import paths
-from shared.kube.interface import READ_TIMEOUT, WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError
+from shared.kube.interface import READ_TIMEOUT_SECONDS, WRITE_TIMEOUT_SECONDS, ApiClient, ApiError, ApiStatusError
 from shared.model.objects import Object
 from shared.time.backoff import Backoff
 
@@ -23,14 +23,14 @@ async def register(
     while True:
         known = facts()
         try:
-            node = await client.create(paths.NODES, initial_node(known), timeout=WRITE_TIMEOUT)
+            node = await client.create(paths.NODES, initial_node(known), timeout=WRITE_TIMEOUT_SECONDS)
             await startup.created()
             return node
         except ApiError as error:
             failure = error
         if isinstance(failure, ApiStatusError) and (failure.already_exists or failure.forbidden):
             try:
-                return await client.get(paths.node(known.identity.name), timeout=READ_TIMEOUT)
+                return await client.get(paths.node(known.identity.name), timeout=READ_TIMEOUT_SECONDS)
             except ApiError as error:
                 failure = error if not failure.forbidden else failure
         note(f"the node cannot be registered: {failure}")

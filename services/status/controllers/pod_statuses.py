@@ -11,7 +11,14 @@ from services.status.core.pod_status_baseline import Baseline, kept_of, metadata
 from services.status.core.pod_status_deletion import delete_now, may_be_deleted
 from services.status.core.pod_status_merge import is_terminal, status_patch
 from shared.kube import paths
-from shared.kube.interface import READ_TIMEOUT, WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError, ApiUnreachableError
+from shared.kube.interface import (
+    READ_TIMEOUT_SECONDS,
+    WRITE_TIMEOUT_SECONDS,
+    ApiClient,
+    ApiError,
+    ApiStatusError,
+    ApiUnreachableError,
+)
 from shared.model.objects import Object, name, namespace, uid
 from shared.time.clock import Clock
 from shared.time.timestamps import rfc3339
@@ -172,7 +179,9 @@ class PodStatuses:
             precondition["resourceVersion"] = str(seen)
         path = paths.pod_status(namespace(target), name(target))
         try:
-            answer = await self._client.patch(path, {"metadata": precondition, "status": change}, timeout=WRITE_TIMEOUT)
+            answer = await self._client.patch(
+                path, {"metadata": precondition, "status": change}, timeout=WRITE_TIMEOUT_SECONDS
+            )
         except ApiUnreachableError:
             self._doubtful.add(uid(target))
             raise
@@ -181,7 +190,7 @@ class PodStatuses:
     async def _get(self, target: Object) -> Object | None:
         """Return the object from the API server; None when there is none, or another one has its name."""
         try:
-            answer = await self._client.get(paths.pod(namespace(target), name(target)), timeout=READ_TIMEOUT)
+            answer = await self._client.get(paths.pod(namespace(target), name(target)), timeout=READ_TIMEOUT_SECONDS)
         except ApiStatusError as error:
             if error.not_found or error.unrelated:
                 return None
@@ -203,7 +212,9 @@ class PodStatuses:
         if not may_be_deleted(pod, admitted, admitted_is_all=self._followed.admitted_is_all):
             return False
         try:
-            await self._client.delete(paths.pod(namespace(pod), name(pod)), delete_now(pod_uid), timeout=WRITE_TIMEOUT)
+            await self._client.delete(
+                paths.pod(namespace(pod), name(pod)), delete_now(pod_uid), timeout=WRITE_TIMEOUT_SECONDS
+            )
         except ApiStatusError as error:
             if not (error.not_found or error.conflict):
                 raise

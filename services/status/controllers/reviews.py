@@ -24,7 +24,7 @@ from services.frame.launch import Context
 from services.status.adapters.clients import Clients
 from services.status.core.token_lifetime import token_lifetime
 from shared.kube import paths
-from shared.kube.interface import WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError, ApiUnreachableError
+from shared.kube.interface import WRITE_TIMEOUT_SECONDS, ApiClient, ApiError, ApiStatusError, ApiUnreachableError
 from shared.model.fields import dictionary
 from shared.model.objects import Object
 from shared.time.backoff import Backoff
@@ -88,7 +88,7 @@ class Reviews:
             if refusal:
                 return IssuedToken(error=refusal)
             try:
-                answer = await self._clients.tokens.create(path, body, timeout=WRITE_TIMEOUT)
+                answer = await self._clients.tokens.create(path, body, timeout=WRITE_TIMEOUT_SECONDS)
             except ApiError as error:
                 not_found = isinstance(error, ApiStatusError) and error.not_found
                 return IssuedToken(not_found=not_found, error=str(error))
@@ -113,7 +113,7 @@ class Reviews:
             if refusal:
                 return RequestedPodCertificate(error=refusal)
             try:
-                await self._clients.tokens.create(path, body, timeout=WRITE_TIMEOUT)
+                await self._clients.tokens.create(path, body, timeout=WRITE_TIMEOUT_SECONDS)
             except ApiError as error:
                 if not (isinstance(error, ApiStatusError) and error.already_exists):  # an earlier try created it
                     return RequestedPodCertificate(error=str(error))

@@ -22,7 +22,7 @@ from services.podsync.core.pod.instructions import (
 from services.podsync.core.pod.published_items import published
 from services.podsync.core.pod.saved import Saved
 from shared.files.checkpoint import Checkpoint, RecordLocation
-from shared.process.deadlines import BLOCKED_SECONDS, SECONDS, Deadlines, WorkThreads
+from shared.process.deadlines import BLOCKED_SECONDS, MAX_STALL_SECONDS, Deadlines, WorkThreads
 from shared.tracing.tracer import Tracer
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
@@ -85,10 +85,10 @@ def kill(stage: Stage, grace: int, *, pre_stop: bool) -> KillContainer:
 
 async def test_a_call_that_waits_for_nothing_outside_is_overdue(stage: Stage) -> None:
     await stage.under_way(kill(stage, 30, pre_stop=False), "StopContainer")  # the fake is no wait for the outside
-    stage.pass_time(SECONDS)
+    stage.pass_time(MAX_STALL_SECONDS)
     assert stage.deadlines.overdue() is None
     stage.deadlines.tick()
-    assert stage.deadlines.overdue() == f"KillContainer of pod {UID} has made no progress for {SECONDS:.0f} s"
+    assert stage.deadlines.overdue() == f"KillContainer of pod {UID} has made no progress for {MAX_STALL_SECONDS:.0f} s"
     await stage.workers.close()
     assert stage.deadlines.overdue() is None
 

@@ -8,7 +8,7 @@ import pytest
 from shared.metrics.registry import Registry
 from shared.tracing import otlp
 from shared.tracing.context import SpanContext
-from shared.tracing.otlp import MAX_WAITING, OtlpExporter
+from shared.tracing.otlp import MAX_WAITING_SPANS, OtlpExporter
 from shared.tracing.span import Attributes, Kind
 from shared.tracing.tracer import Tracer
 from tests.fakes.trace_collector import TraceCollector
@@ -64,7 +64,7 @@ async def test_a_collector_receives_the_spans_as_they_were() -> None:
 
 
 async def test_spans_wait_for_a_collector_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otlp, "PERIOD", 0.01)
+    monkeypatch.setattr(otlp, "PERIOD_SECONDS", 0.01)
     [port] = free_ports(1)
     tracer, exporter, _ = exporting(f"127.0.0.1:{port}")
     with tracer.span("early"):
@@ -80,10 +80,10 @@ async def test_spans_wait_for_a_collector_that_is_away(monkeypatch: pytest.Monke
 async def test_what_waits_is_bounded_and_what_is_dropped_is_counted() -> None:
     [port] = free_ports(1)
     tracer, exporter, metrics = exporting(f"127.0.0.1:{port}")
-    for _ in range(MAX_WAITING + 7):
+    for _ in range(MAX_WAITING_SPANS + 7):
         with tracer.span("waits"):
             pass
     assert counted(metrics, "dropped") == 7
     assert await exporter._export_all(5.0) is not None
-    assert len(exporter._waiting) == MAX_WAITING
+    assert len(exporter._waiting) == MAX_WAITING_SPANS
     await exporter.close()

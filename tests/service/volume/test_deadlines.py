@@ -10,7 +10,7 @@ import pytest
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.threads import Threads
 from services.volume.controllers import reconciliation
-from shared.process.deadlines import SECONDS, Deadlines
+from shared.process.deadlines import MAX_STALL_SECONDS, Deadlines
 from tests.service.volume.node import Node, started_node
 from tests.support.waits.deadline import WAIT_SECONDS
 
@@ -35,10 +35,10 @@ async def test_a_start_that_waits_for_nothing_outside_is_overdue(node: Node, mon
     monkeypatch.setattr(Threads, "call", hang)
     async with node.volume():
         await asyncio.wait_for(begun.wait(), WAIT_SECONDS)
-        pass_time(node.deadlines, SECONDS)
+        pass_time(node.deadlines, MAX_STALL_SECONDS)
         assert node.deadlines.overdue() is None
         node.deadlines.tick()
-        assert node.deadlines.overdue() == f"reconciliation has made no progress for {SECONDS:.0f} s"
+        assert node.deadlines.overdue() == f"reconciliation has made no progress for {MAX_STALL_SECONDS:.0f} s"
 
 
 @pytest.mark.parametrize("listing", [1, 2], ids=["at the start", "in a sweep"])
@@ -59,7 +59,7 @@ async def test_a_directory_that_is_listed_slowly_is_waited_for(
     monkeypatch.setattr(reconciliation, "SWEEP_SECONDS", 0.0)
     async with node.volume():
         assert await asyncio.to_thread(entered.wait, WAIT_SECONDS)
-        pass_time(node.deadlines, 10 * SECONDS)
+        pass_time(node.deadlines, 10 * MAX_STALL_SECONDS)
         assert node.deadlines.overdue() is None
         node.admit("u", "cache")
         released.set()

@@ -91,7 +91,7 @@ async def test_pings_come_while_it_is_well_and_once_more_when_one_failed(monkeyp
             return False
 
     monkeypatch.setattr(service_notify, "notify", send)
-    monkeypatch.setattr(service_notify, "_AGAIN", 0.0)
+    monkeypatch.setattr(service_notify, "_REPEAT_SECONDS", 0.0)
     pinging = asyncio.create_task(keep_pinging(0.0, is_well, "somewhere"))
     await enough.wait()
     pinging.cancel()

@@ -133,7 +133,7 @@ def test_a_pipe_is_read_to_its_end() -> None:
 
 
 def test_a_pipe_that_is_held_open_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drop_ins, "_PIPE_TIMEOUT", 1)
+    monkeypatch.setattr(drop_ins, "_PIPE_TIMEOUT_MILLISECONDS", 1)
     reader, writer = os.pipe()
     os.write(writer, b"port: 1")
     findings = Findings()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.config.field_table import ABOVE_ZERO, FIELDS
+from shared.config.field_table import FIELDS, MIN_DURATION_SECONDS
 from shared.config.fields import UNSET, Field
 from shared.config.flag_table import FLAGS
 from shared.config.flag_text import value_text
@@ -69,7 +69,7 @@ _FIELD = {field.key: field for field in FIELDS}
 
 
 def limit(text: str) -> float | None:
-    return None if not text else ABOVE_ZERO if text == ">0" else float(text)
+    return None if not text else MIN_DURATION_SECONDS if text == ">0" else float(text)
 
 
 def as_reference(field: Field) -> dict[str, Any]:

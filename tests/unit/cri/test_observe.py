@@ -10,7 +10,7 @@ from cri_api.v1 import api_pb2
 from shared.cri.channel import CriChannel
 from shared.cri.decode import decode_event, pid_of, restart_count
 from shared.cri.interface import PartialObservationError, RuntimeCallError
-from shared.cri.observe import EXIT_SETTLES_AFTER, Observer
+from shared.cri.observe import EXIT_SETTLING_SECONDS, Observer
 from shared.model.runtime import ContainerState, SandboxState
 
 READY, NOTREADY = 0, 1
@@ -171,7 +171,7 @@ async def test_an_exit_is_inspected_once_more_when_it_had_time_to_settle_but_its
     message.unlink()
     await observer.observe()
     assert inspections(channel) == {"ContainerStatus": 1}
-    channel.now += EXIT_SETTLES_AFTER
+    channel.now += EXIT_SETTLING_SECONDS
     (container,) = (await observer.observe())["u"].containers
     assert (container.reason, container.termination_message) == ("OOMKilled", "bye")
     channel.now += 100
@@ -253,7 +253,7 @@ async def test_who_only_ever_looks_at_one_pod_forgets_what_that_pod_has_no_more(
         channel.container(uid, EXITED)
         await observer.observe(uid)
     gone = channel.sandboxes.pop("s-u"), channel.containers.pop("c-u")
-    channel.now += EXIT_SETTLES_AFTER / 2
+    channel.now += EXIT_SETTLING_SECONDS / 2
     assert await observer.observe("u") == {}
     inspections(channel)
     channel.sandboxes["s-u"], channel.containers["c-u"] = gone

@@ -63,7 +63,7 @@ def test_a_tree_deeper_than_any_path_is_removed(tmp_path: Path) -> None:
 def test_a_removal_that_pauses_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
-    monkeypatch.setattr(tree_removal, "REMEMBERED", FEW)
+    monkeypatch.setattr(tree_removal, "MAX_REMEMBERED_NAMES", FEW)
     victim = tmp_path / "victim"
     for number in range(5):
         make_files(victim / f"inner-{number}" / "deeper", 20)
@@ -114,7 +114,7 @@ def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path, below: st
 def test_memory_does_not_grow_with_the_number_of_directories(
     tmp_path: Path, below: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_removal, "REMEMBERED", FEW)
+    monkeypatch.setattr(tree_removal, "MAX_REMEMBERED_NAMES", FEW)
     peak = least_peak(tmp_path, below, lambda victim: make_directories(victim, 1_500), 1_500)
     assert peak < 64 << 10
 
@@ -122,7 +122,7 @@ def test_memory_does_not_grow_with_the_number_of_directories(
 def test_directories_that_were_forgotten_are_removed_with_what_is_in_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_removal, "REMEMBERED", FEW)
+    monkeypatch.setattr(tree_removal, "MAX_REMEMBERED_NAMES", FEW)
     for outer in range(2 * FEW):
         for inner in range(2 * FEW):
             make_files(tmp_path / "victim" / "x" / f"o{outer}" / f"i{inner}" / "deep", 2)

@@ -62,7 +62,7 @@ class Scan:
 def scans(monkeypatch: pytest.MonkeyPatch) -> Scans:
     scans = Scans()
     monkeypatch.setattr(os, "scandir", scans)
-    monkeypatch.setattr(tree_walk, "PIECE", PIECE)
+    monkeypatch.setattr(tree_walk, "PIECE_ENTRIES", PIECE)
     return scans
 
 

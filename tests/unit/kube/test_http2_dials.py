@@ -14,7 +14,7 @@ from tests.unit.kube.stand_in import client_of, put_credentials
 async def test_a_dial_ends_with_its_time_limit_for_all_who_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.kube.dialing.CONNECT", 0.3)
+    monkeypatch.setattr("shared.kube.dialing.CONNECT_TIMEOUT_SECONDS", 0.3)
     async with serving_http2(tmp_path) as server, client_of(tmp_path) as client:
         server.silent = True
         put_credentials(tmp_path, 1, server.url, ca_file=CA.pem)

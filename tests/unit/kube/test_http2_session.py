@@ -13,7 +13,7 @@ from shared.kube import http2_session
 from shared.kube.failures import BrokenStreamError
 from shared.kube.http2_connection import Http2Connection
 from shared.kube.http2_session import (
-    STREAM_WINDOW,
+    STREAM_WINDOW_BYTES,
     AnswerData,
     AnswerHead,
     Http2Error,
@@ -77,20 +77,20 @@ def test_no_request_before_the_settings_and_no_more_than_they_permit() -> None:
 def test_a_window_opens_only_as_its_reader_reads() -> None:
     pair = Pair()
     stream = pair.answered()
-    assert pair.fill(stream) == STREAM_WINDOW
+    assert pair.fill(stream) == STREAM_WINDOW_BYTES
     size = sum(change.size for change in pair.pass_on() if isinstance(change, AnswerData))
     assert pair.fill(stream) == 0
     pair.session.release(stream, size)
     pair.pass_on()
-    assert pair.fill(stream) == STREAM_WINDOW
+    assert pair.fill(stream) == STREAM_WINDOW_BYTES
 
 
 def test_streams_that_are_reset_unread_leave_the_window_of_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http2_session, "_CONNECTION_WINDOW", 4 * STREAM_WINDOW)
+    monkeypatch.setattr(http2_session, "_CONNECTION_WINDOW_BYTES", 4 * STREAM_WINDOW_BYTES)
     pair = Pair()
     for _ in range(20):
         stream = pair.answered()
-        assert pair.fill(stream) == STREAM_WINDOW
+        assert pair.fill(stream) == STREAM_WINDOW_BYTES
         size = sum(change.size for change in pair.pass_on() if isinstance(change, AnswerData))
         pair.session.reset(stream)
         pair.session.release(stream, size)
@@ -102,7 +102,7 @@ def test_all_streams_full_still_leave_room_for_another() -> None:
     pair.server.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 250})
     pair.pass_on()
     for _ in range(250):
-        assert pair.fill(pair.answered()) == STREAM_WINDOW
+        assert pair.fill(pair.answered()) == STREAM_WINDOW_BYTES
         pair.pass_on()
 
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from h2.errors import ErrorCodes
 
 from shared.kube import http2_connection
-from shared.kube.http2_session import STREAM_WINDOW
+from shared.kube.http2_session import STREAM_WINDOW_BYTES
 from shared.kube.interface import ApiStatusError, ApiUnansweredError, ApiUnreachableError
 from tests.unit.kube.http2_stand_in import CA, Asked, Http2StandIn, serving_http2, until
 from tests.unit.kube.http2_watch import Watch
@@ -87,7 +87,7 @@ async def test_a_stream_that_is_not_read_is_bounded_and_holds_back_no_other(tmp_
         await until(lambda: len(quick.found) == 21)
         for asked, watch in zip(server.asked, (slow, slower), strict=False):
             taken = 200_000 * 20 - len(asked.unsent)
-            assert taken < 2 * STREAM_WINDOW and len(watch.found) <= 1
+            assert taken < 2 * STREAM_WINDOW_BYTES and len(watch.found) <= 1
         slow.go_on.set()
         await until(lambda: len(slow.found) == 21)
         await slower.cancel()
@@ -207,9 +207,9 @@ async def test_a_cut_connection_breaks_its_watches_and_what_is_not_answered_is_s
 
 
 async def test_a_silent_connection_is_pinged_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (http2_connection.PING_AFTER, http2_connection.PONG_WITHIN) == (30, 15)
-    monkeypatch.setattr(http2_connection, "PING_AFTER", 0.1)
-    monkeypatch.setattr(http2_connection, "PONG_WITHIN", 0.3)
+    assert (http2_connection.PING_AFTER_SECONDS, http2_connection.MAX_PONG_SECONDS) == (30, 15)
+    monkeypatch.setattr(http2_connection, "PING_AFTER_SECONDS", 0.1)
+    monkeypatch.setattr(http2_connection, "MAX_PONG_SECONDS", 0.3)
     async with watching(tmp_path, 2) as (server, watches):
         [connection] = server.connections
         quiet_for = asyncio.get_running_loop().time() + 0.8
@@ -224,7 +224,7 @@ async def test_a_silent_connection_is_pinged_and_left(tmp_path: Path, monkeypatc
 
 
 async def test_a_connection_without_a_watch_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http2_connection, "PING_AFTER", 0.05)
+    monkeypatch.setattr(http2_connection, "PING_AFTER_SECONDS", 0.05)
     async with watching(tmp_path, 1) as (server, [watch]):
         await watch.cancel()
         await until(server.connections[0].closed.is_set)

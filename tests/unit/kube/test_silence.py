@@ -91,8 +91,8 @@ async def test_dropped_connections_are_not_waited_for(tmp_path: Path) -> None:
 
 
 async def test_a_dial_without_an_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert dialing.CONNECT <= 5
-    monkeypatch.setattr(dialing, "CONNECT", 0.2)
+    assert dialing.CONNECT_TIMEOUT_SECONDS <= 5
+    monkeypatch.setattr(dialing, "CONNECT_TIMEOUT_SECONDS", 0.2)
     with closing(socket.create_server(("127.0.0.1", 0), backlog=0)) as full, closing(_dialled(full)):
         put_credentials(tmp_path, 1, f"http://127.0.0.1:{full.getsockname()[1]}")
         async with client_of(tmp_path, timeout=60) as client, asyncio.timeout(60):

@@ -114,8 +114,8 @@ async def test_a_connection_cut_short_is_no_end(tmp_path: Path, tail: bytes) -> 
 async def test_a_watch_on_which_no_byte_comes_is_taken_for_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert watching.SILENT < 180
-    monkeypatch.setattr(watching, "SILENT", 0.5)
+    assert watching.MAX_SILENT_SECONDS < 180
+    monkeypatch.setattr(watching, "MAX_SILENT_SECONDS", 0.5)
     async with serving() as server, client_of(tmp_path) as client:
         put_credentials(tmp_path, 1, server.url)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.log.log_copy import _WAITING, CopyTarget, StreamCopy, adopt_stream
+from shared.log.log_copy import _MAX_WAITING_BYTES, CopyTarget, StreamCopy, adopt_stream
 
 DEADLINE = 60.0
 
@@ -70,7 +70,7 @@ def test_dropping_goes_on_until_half_of_what_waits_is_read(tmp_path: Path) -> No
     copy.hold(1 << 20, 3600)
     kept = b"x" * ((1 << 20) - 2) + b"\n"
     copy.put([kept])  # one byte less than what is written at once
-    for size in (_WAITING + 2, 10, 1):
+    for size in (_MAX_WAITING_BYTES + 2, 10, 1):
         copy.put([b"y" * size])
     assert copy.dropped == 3
     copy.finish(DEADLINE)

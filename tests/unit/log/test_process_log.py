@@ -90,7 +90,7 @@ def test_an_argument_that_changes_later_does_not_change_the_line(handler: LogFil
 
 
 def test_a_full_queue_drops_and_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(module, "_QUEUE", 2)
+    monkeypatch.setattr(module, "_MAX_QUEUED_RECORDS", 2)
     handler = LogFile("podsync", take_stdio=False)
     for _ in range(5):
         handler.emit(record("x"))

@@ -3,7 +3,7 @@
 import pytest
 
 from shared.metrics.family import PROBES, counter, exponential, gauge, histogram
-from shared.metrics.registry import DROPPED, LABEL_LENGTH, Registry, Series
+from shared.metrics.registry import DROPPED, MAX_LABEL_CHARACTERS, Registry, Series
 
 CALLS = counter("calls_total", "Calls.", "method", limit=2)
 SIZE = gauge("size", "Size.")
@@ -48,8 +48,8 @@ def test_series_beyond_the_limit_are_counted_and_not_kept() -> None:
 def test_a_label_is_cut() -> None:
     metrics = Registry()
     for _ in range(2):
-        metrics.counter(CALLS).inc("x" * (LABEL_LENGTH + 1))
-    assert series(metrics, "calls_total") == {("x" * LABEL_LENGTH,): [2.0]}
+        metrics.counter(CALLS).inc("x" * (MAX_LABEL_CHARACTERS + 1))
+    assert series(metrics, "calls_total") == {("x" * MAX_LABEL_CHARACTERS,): [2.0]}
 
 
 def test_wrong_labels_and_two_declarations_are_errors() -> None:

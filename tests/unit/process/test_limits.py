@@ -26,7 +26,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, number: int, times: int) -> list[st
         return len(text)
 
     monkeypatch.setattr(Path, "write_text", write_text)
-    monkeypatch.setattr(limits, "_PAUSE", 0.0)
+    monkeypatch.setattr(limits, "_RETRY_SECONDS", 0.0)
     return written
 
 

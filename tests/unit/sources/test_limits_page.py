@@ -7,7 +7,7 @@ from services.sources.controllers import fetched_objects, read_places, volume_cl
 from services.sources.core import applied_object, reflector, url_source
 from services.sources.core.yaml_document import MAX_BYTES, MAX_VALUES
 from shared.agent import apply_api
-from shared.kube.interface import READ_TIMEOUT
+from shared.kube.interface import READ_TIMEOUT_SECONDS
 from shared.podspec.static_pod import MAX_POD_BYTES
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
@@ -48,4 +48,4 @@ def test_the_rows_for_single_reads_are_what_the_code_has() -> None:
     numbers = f"{volume_claims.MAX_READS}; {fetched_objects.MAX_READS}; {read_places.MAX_SLOW_READS}"
     path = "services/sources/controllers/read_places.py"
     assert f"that have taken over {read_places.SLOW_AFTER_SECONDS:.0f} s (`{path}`) | {numbers} |" in PAGE.read_text()
-    assert f"(a claim, a Secret that is not watched) | {READ_TIMEOUT:.0f}," in PAGE.read_text()
+    assert f"(a claim, a Secret that is not watched) | {READ_TIMEOUT_SECONDS:.0f}," in PAGE.read_text()

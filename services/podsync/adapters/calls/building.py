@@ -31,7 +31,7 @@ from services.podsync.core.pod.instructions import CreateContainer, PreparePod, 
 from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
 from shared.model.runtime import Container
-from shared.podspec.containers import MANY, every_container
+from shared.podspec.containers import MANY_ENTRIES, every_container
 from shared.podspec.hashing import container_hash
 
 
@@ -145,7 +145,7 @@ async def _create(
             config = await operations.build(
                 view,
                 lambda: container_config(view.pod, spec, inputs, facts=facts),
-                large=len(service_env) > MANY,
+                large=len(service_env) > MANY_ENTRIES,
             )
             container_id = await operations.runtime.create_container(call.sandbox_id, config, sandbox)
     except BaseException:
@@ -182,7 +182,7 @@ async def _subpaths(
         return wanted_subpaths(spec, env, dict(call.image_volumes))
 
     return await operations.subpaths.prepare(
-        view.uid, spec, await operations.build(view, find_subpaths, large=len(service_env) > MANY)
+        view.uid, spec, await operations.build(view, find_subpaths, large=len(service_env) > MANY_ENTRIES)
     )
 
 

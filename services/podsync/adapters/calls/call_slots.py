@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import IntEnum
 
-from shared.process.deadlines import SECONDS, waiting_for
+from shared.process.deadlines import MAX_STALL_SECONDS, waiting_for
 
 MIN_CALLS = 4  # at once
 CALLS_PER_CORE = 2
@@ -46,7 +46,7 @@ class CallSlots:
             mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             heapq.heappush(self._waiting, (rank, next(self._numbers), mine))
             try:
-                with waiting_for("a turn", SECONDS + self._hold_seconds * len(self._waiting)):
+                with waiting_for("a turn", MAX_STALL_SECONDS + self._hold_seconds * len(self._waiting)):
                     await mine
             except asyncio.CancelledError:
                 if mine.done() and not mine.cancelled():
