@@ -23,7 +23,7 @@ from tests.support.agents.free_ports import free_ports
 from tools import leftovers
 
 GO, BULKHEAD = "go", "bulkhead"
-ENDS_WITHIN = 40.0  # seconds
+MAX_STOP_SECONDS = 40.0
 _HIERARCHIES = Path("/sys/fs/cgroup")
 _SYSCTLS: tuple[str, ...] = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops")
 _SYSCTLS += ("kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes")
@@ -101,7 +101,7 @@ class Agent:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(ENDS_WITHIN)
+                self._process.wait(MAX_STOP_SECONDS)
         self.kill()
 
     def kill(self) -> None:

@@ -29,7 +29,7 @@ from tests.support.runtime.containerd import PrivateContainerd
 
 HERE = Path(__file__).resolve().parent.parent
 COUNTING = HERE / "bench" / "counting"
-SETTLE = 12.0  # after a burst, before the next phase
+SETTLE_SECONDS = 12.0  # after a burst, before the next phase
 Counts = Counter[tuple[str, str, str]]  # by process, kind, and stream or type: a number, or bytes
 
 
@@ -107,7 +107,7 @@ async def measure(given: argparse.Namespace) -> list[Side]:
             node = (await _place(stack, site, len(sides))).node(BULKHEAD)
             node.agent.environment = _environment(checkout, folder, given.profile)
             sides.append(Side(checkout, await stack.enter_async_context(node), folder))
-        await asyncio.sleep(SETTLE)
+        await asyncio.sleep(SETTLE_SECONDS)
         for number in range(given.rounds):
             for side in sides if number % 2 else reversed(sides):
                 await _burst(side, given)
@@ -152,16 +152,16 @@ async def _burst(side: Side, given: argparse.Namespace) -> None:
         ready = await side.node.create_all(pods)
     _end(recording)
     print(f"{side.checkout.name}: all {given.pods} Ready after {ready:.2f} s", flush=True)
-    await asyncio.sleep(SETTLE)
+    await asyncio.sleep(SETTLE_SECONDS)
     async with Phase(side, "removal"):
         await side.node.delete_all()
-    await asyncio.sleep(SETTLE)
+    await asyncio.sleep(SETTLE_SECONDS)
 
 
 async def _idle(sides: Sequence[Side], given: argparse.Namespace) -> None:
     for side in sides:
         await side.node.create_all([side.node.pod(name) for name in side.node.new_names("idle", given.pods)])
-    await asyncio.sleep(2 * SETTLE)
+    await asyncio.sleep(2 * SETTLE_SECONDS)
     recordings = [_record(side, given, "idle") for side in sides]
     async with AsyncExitStack() as phases:
         for side in sides:

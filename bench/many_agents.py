@@ -28,7 +28,7 @@ AGENTS = 5000
 WATCHES = 54  # of the Node, of pods, and of 52 collections and objects
 STATUSES = 3  # pods whose status changes in the outage
 EVENTS = 2
-HEARTBEAT = 10.0  # between renewals of the lease; the Node's status is written as often
+HEARTBEAT_SECONDS = 10.0  # between renewals of the lease; the Node's status is written as often
 QPS, BURST = 50.0, 100  # kubeAPIQPS, kubeAPIBurst
 START_SECONDS = 2.0  # within which an agent sends its first request after its restart, at random
 REFUSED = ApiUnreachableError("connection refused")
@@ -91,9 +91,9 @@ def _notices(outage: float, chance: random.Random) -> tuple[float, int]:
 def _writes(outage: float, chance: random.Random) -> tuple[float, int, list[float]]:
     """Return when a heartbeat of status is answered, how many other writes it sent in the outage, and when it sent the
     first write of each kind afterwards."""
-    beats = [chance.random() * HEARTBEAT for _ in ("lease", "node status")]
-    failed, renewed = min(beats), min(outage + (beat - outage) % HEARTBEAT for beat in beats)
-    times = [outage + (beat - outage) % HEARTBEAT for beat in beats]
+    beats = [chance.random() * HEARTBEAT_SECONDS for _ in ("lease", "node status")]
+    failed, renewed = min(beats), min(outage + (beat - outage) % HEARTBEAT_SECONDS for beat in beats)
+    times = [outage + (beat - outage) % HEARTBEAT_SECONDS for beat in beats]
     gate, queue = Outage(), KeyQueue(10)
     now, sent = chance.random() * outage, 0
     for number in range(STATUSES):

@@ -21,7 +21,7 @@ from shared.kube.interface import ApiError
 
 Progress = Callable[[str], None]  # prints a line
 FLOOR = "floor"
-SCENARIO_LIMIT = 900.0  # seconds
+MAX_SCENARIO_SECONDS = 900.0
 
 
 @dataclass
@@ -76,7 +76,7 @@ async def run_scenario(
     """Run one scenario. Return whether all of its figures were measured."""
     progress(f"{where}: {scenario.name} …")
     try:
-        await asyncio.wait_for(scenario.run(place, samples, run.plan), SCENARIO_LIMIT)
+        await asyncio.wait_for(scenario.run(place, samples, run.plan), MAX_SCENARIO_SECONDS)
     except (BenchError, ApiError, RuntimeCallError, aiohttp.ClientError, OSError) as error:
         run.failures.append(f"{where}: {scenario.name}: {str(error) or type(error).__name__}")
         progress(run.failures[-1])

@@ -15,7 +15,7 @@ _PROTOCOL = "v4.channel.k8s.io"
 _PODS = "/api/v1/namespaces/default/pods"
 _CONTAINER = "main"
 _STDIN, _STDOUT, _ERROR = 0, 1, 3
-TIMEOUT = 30.0  # seconds
+TIMEOUT_SECONDS = 30.0
 
 
 class Through:
@@ -26,7 +26,7 @@ class Through:
         if port is not None:  # the serving certificate of a kubelet is self-signed
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         context.load_cert_chain(*plane.kubelet_client_pair)  # its group is system:masters
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT, sock_read=TIMEOUT)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_SECONDS, sock_read=TIMEOUT_SECONDS)
         url = plane.url if port is None else f"https://127.0.0.1:{port}"
         self._at_port = port is not None
         self._session = aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(ssl=context), timeout=timeout)

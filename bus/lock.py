@@ -16,7 +16,7 @@ from bus.manifest import Holder, read_holder
 from shared.process.identity import identity_of
 from shared.time.backoff import Backoff
 
-LIVED_SECONDS = 10.0  # that a process must work for its end to count as no crash
+MIN_WORK_SECONDS = 10.0  # that a process must work for its end to count as no crash
 MAX_FREE_RESTARTS = 3  # quick restarts before any delay, because an upgrade or an operator may cause as many
 DELAYS = Backoff(initial=1.0, cap=30.0)
 MAX_KEPT_STARTS = 16
@@ -38,7 +38,7 @@ def start_delay(starts: Sequence[ServiceStart], now: float) -> float:
     another boot and do not count."""
     quick, after = 0, now
     for start in reversed(starts):
-        if not 0 <= after - start.at < start.delay + LIVED_SECONDS:
+        if not 0 <= after - start.at < start.delay + MIN_WORK_SECONDS:
             break
         quick, after = quick + 1, start.at
     return DELAYS.delay(quick - MAX_FREE_RESTARTS)

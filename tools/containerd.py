@@ -15,7 +15,7 @@ from shared.errors import OperatorError
 from tools.leftovers import end_processes, wait_until
 from tools.oci_image import Image, archive, read_busybox
 
-ANSWERS_WITHIN = 60.0  # seconds
+MAX_START_SECONDS = 60.0  # until it answers
 
 
 def answers(address: str | Path) -> bool:
@@ -37,7 +37,7 @@ def start(embedded: EmbeddedContainerd, log: Path, programs: str = "") -> "subpr
     with log.open("ab") as output:
         command = [embedded.path, "--config", embedded.config_file]
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True, env=environment)
-    ended_or_answers = wait_until(lambda: process.poll() is not None or answers(embedded.socket), ANSWERS_WITHIN)
+    ended_or_answers = wait_until(lambda: process.poll() is not None or answers(embedded.socket), MAX_START_SECONDS)
     if ended_or_answers and process.poll() is None:
         return process
     end_processes([process.pid])

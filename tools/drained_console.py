@@ -9,8 +9,8 @@ import threading
 from collections import deque
 from pathlib import Path
 
-_PIECE = 65536  # of one read, as many as a pipe holds
-_PIECES_KEPT = 16
+_PIECE_BYTES = 65536  # of one read, as many as a pipe holds
+_MAX_KEPT_PIECES = 16
 
 
 class DrainedConsole:
@@ -20,7 +20,7 @@ class DrainedConsole:
     def __init__(self, file: Path) -> None:
         self._reader, self.writer = os.pipe()
         self._file = file
-        self._pieces: deque[bytes] = deque(maxlen=_PIECES_KEPT)
+        self._pieces: deque[bytes] = deque(maxlen=_MAX_KEPT_PIECES)
         self._thread = threading.Thread(target=self._drain, name="console", daemon=True)
         self._thread.start()
 
@@ -35,7 +35,7 @@ class DrainedConsole:
 
     def _drain(self) -> None:
         with os.fdopen(self._reader, "rb", buffering=0) as reader:
-            while piece := reader.read(_PIECE):
+            while piece := reader.read(_PIECE_BYTES):
                 self._pieces.append(piece)
                 # The file is opened for each piece, because a full disk may have room later.
                 with contextlib.suppress(OSError), self._file.open("ab", buffering=0) as file:

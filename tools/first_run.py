@@ -28,9 +28,9 @@ from tools.leftovers import agent_processes_of, running_containers
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT
 from tools.prerequisites import missing_packages
 
-PODS_RUN_WITHIN = 60.0  # seconds
-LOOK_EVERY = 0.1  # between two requests, because the read-only port has no watch
-STOPS_WITHIN = 30.0
+MAX_START_SECONDS = 60.0  # until the pods run
+LOOK_SECONDS = 0.1  # between two requests, because the read-only port has no watch
+MAX_STOP_SECONDS = 30.0
 BIN = Path(sys.executable).parent
 
 
@@ -74,7 +74,7 @@ class Agent:
                 raise self.ended()
             if time.monotonic() > deadline:
                 return False
-            time.sleep(LOOK_EVERY)
+            time.sleep(LOOK_SECONDS)
         return True
 
     def import_images(self, seconds: float) -> None:
@@ -116,7 +116,7 @@ class Agent:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self.supervisord.send_signal(signal.SIGTERM)
         try:
-            self.supervisord.wait(STOPS_WITHIN)
+            self.supervisord.wait(MAX_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self.supervisord.kill()
             self.supervisord.wait()
@@ -199,7 +199,7 @@ def where_to_look(agent: Agent, pods: list[dict[str, Any]]) -> list[tuple[str, s
 
 def explain_delay(agent: Agent, expected: int, pods: list[dict[str, Any]]) -> None:
     """Print what is known of pods that do not run yet."""
-    missing = f"{sum(map(is_running, pods))} of {expected} pods run after {PODS_RUN_WITHIN:.0f} s"
+    missing = f"{sum(map(is_running, pods))} of {expected} pods run after {MAX_START_SECONDS:.0f} s"
     print(f"{missing}; the agent goes on trying.")
     if len(pods) < expected:
         print(f"  not taken on: see {agent.home.log_dir}/sources.log and {agent.home.log_dir}/podsync.log")
@@ -242,10 +242,10 @@ def run(home: Home) -> None:
     began = time.monotonic()
     agent = Agent.start(home, config)
     try:
-        agent.import_images(PODS_RUN_WITHIN)
+        agent.import_images(MAX_START_SECONDS)
         home.add_example()
         expected = len(manifests_in(config.static_pod_path))
-        pods = agent.wait_for_pods(expected, PODS_RUN_WITHIN)
+        pods = agent.wait_for_pods(expected, MAX_START_SECONDS)
         if sum(map(is_running, pods)) < expected:
             explain_delay(agent, expected, pods)
         show(agent, pods, time.monotonic() - began)

@@ -16,7 +16,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 EXAMPLES = CHECKOUT / "examples" / "manifests"
 # The text of the marker before and after the example pod was added. In a home of an earlier version it is empty.
 _EXAMPLES_TO_COME, _WITH_EXAMPLES = "the example pod is to come\n", "with the example pod\n"
-LONGEST_SOCKET = 107  # of a Unix socket's path that the kernel takes
+MAX_SOCKET_PATH_BYTES = 107  # that the kernel takes
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,11 @@ class Home:
         """Raise OperatorError when sockets below this path could not be bound, or supervisord could not read the
         path."""
         longest = self.run_dir / "containerd" / "containerd.sock.ttrpc"
-        if len(bytes(longest)) > LONGEST_SOCKET:
-            spare = LONGEST_SOCKET - len(bytes(longest)) + len(bytes(self.path))
+        if len(bytes(longest)) > MAX_SOCKET_PATH_BYTES:
+            spare = MAX_SOCKET_PATH_BYTES - len(bytes(longest)) + len(bytes(self.path))
             raise OperatorError(
-                f"the path has {len(bytes(self.path))} bytes, a socket below it would have more than {LONGEST_SOCKET}",
+                f"the path has {len(bytes(self.path))} bytes, a socket below it would have more than "
+                f"{MAX_SOCKET_PATH_BYTES}",
                 where=f"BULKHEAD_HOME={self.path}",
                 remedy=f"choose a directory of at most {spare} bytes",
             )

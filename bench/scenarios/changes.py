@@ -11,14 +11,14 @@ from aiohttp import web
 
 from bench.errors import BenchError
 from bench.figure import Figure, Plan, Samples, Scenario
-from bench.site import POD_SECONDS, Node
+from bench.site import MAX_POD_SECONDS, Node
 from bench.watch import ready
 from shared.kube.interface import PatchType
 from shared.model.objects import Object
 
 SECRET = Figure("changes.secret", "Secret update → file", "s")
 PROBE = Figure("changes.probe", "readiness probe result → Ready for endpoints", "s")
-LOOK_EVERY = 0.01  # seconds
+LOOK_SECONDS = 0.01  # between two looks
 
 
 async def secrets(node: Node, samples: Samples, plan: Plan) -> None:
@@ -42,11 +42,11 @@ async def _change(node: Node, name: str, file: Path) -> float:
     began = time.monotonic()
     body = {"data": _secret(name, "after")["data"]}
     await node.admin.patch(f"/api/v1/namespaces/default/secrets/{name}", body, PatchType.MERGE)
-    while time.monotonic() < began + POD_SECONDS:
+    while time.monotonic() < began + MAX_POD_SECONDS:
         if file.read_text() == "after":
             return time.monotonic() - began
-        await asyncio.sleep(LOOK_EVERY)
-    raise BenchError(f"waited {POD_SECONDS:.0f} s for the new Secret {name} in its volume")
+        await asyncio.sleep(LOOK_SECONDS)
+    raise BenchError(f"waited {MAX_POD_SECONDS:.0f} s for the new Secret {name} in its volume")
 
 
 def _secret(name: str, value: str) -> Object:
@@ -99,16 +99,16 @@ async def probes(node: Node, samples: Samples, plan: Plan) -> None:
         pod["spec"]["containers"][0]["readinessProbe"] = {**probe, "failureThreshold": 1}
         running = node.watch.pod(name, _running, "to run")
         await node.post(pod)
-        await running.within(POD_SECONDS)
+        await running.within(MAX_POD_SECONDS)
         for _ in range(plan.probes):
             await asyncio.sleep(random.uniform(0, 1))
             expected = node.watch.pod(name, ready, "to be Ready")
             answers.first_good, answers.good = 0.0, True
-            seen = await expected.within(POD_SECONDS)
+            seen = await expected.within(MAX_POD_SECONDS)
             samples.sample(PROBE.key, seen.at - answers.first_good)
             expected = node.watch.pod(name, _not_ready, "not to be Ready")
             answers.good = False
-            await expected.within(POD_SECONDS)
+            await expected.within(MAX_POD_SECONDS)
         await node.delete_all()
 
 

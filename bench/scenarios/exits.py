@@ -7,7 +7,7 @@ import signal
 import time
 
 from bench.figure import Figure, Plan, Samples, Scenario
-from bench.site import POD_SECONDS, Node
+from bench.site import MAX_POD_SECONDS, Node
 from bench.statistics import Goal
 from bench.watch import Test, restarted, terminated
 
@@ -25,7 +25,7 @@ RESTARTED = Figure(
     (Goal("p50", "ratio", 0.15), Goal("p50", "floor", 0.10, "floor.container")),
     "0.59",
 )
-LONGEST_PHASE = 1.0  # of the random delay, so that an agent that polls is met at any point of its period
+MAX_PHASE_SECONDS = 1.0  # of the random delay, so that an agent that polls is met at any point of its period
 
 
 async def exits(node: Node, samples: Samples, plan: Plan) -> None:
@@ -42,11 +42,11 @@ async def exits(node: Node, samples: Samples, plan: Plan) -> None:
 async def _end(node: Node, name: str, test: Test) -> float:
     """Kill the container's first process. Return the seconds until an event meets the test."""
     pid = await node.first_process(name)
-    await asyncio.sleep(random.uniform(0, LONGEST_PHASE))
+    await asyncio.sleep(random.uniform(0, MAX_PHASE_SECONDS))
     expected = node.watch.pod(name, test, "to show the end of its container")
     began = time.monotonic()
     os.kill(pid, signal.SIGKILL)
-    return (await expected.within(POD_SECONDS)).at - began
+    return (await expected.within(MAX_POD_SECONDS)).at - began
 
 
 SCENARIOS = (Scenario("exits", exits, (STATUS, RESTARTED)),)

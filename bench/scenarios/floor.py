@@ -19,7 +19,7 @@ START = Figure("floor.start", "floor: RunPodSandbox, CreateContainer, StartConta
 STOP = Figure("floor.stop", "floor: StopContainer, StopPodSandbox", "s")
 CONTAINER = Figure("floor.container", "floor: CreateContainer, StartContainer", "s")
 EXIT = Figure("floor.exit", "floor: a first process is killed → ContainerStatus shows it", "s")
-LOOK_EVERY = 0.002  # seconds
+LOOK_SECONDS = 0.002  # between two looks
 
 
 async def floor(site: Site, samples: Samples, plan: Plan) -> None:
@@ -63,7 +63,7 @@ async def _exit(runtime: api_pb2_grpc.RuntimeServiceStub, sandbox_id: str, sandb
     began = time.monotonic()
     os.kill(pid, signal.SIGKILL)
     while (await runtime.ContainerStatus(look)).status.state != api_pb2.CONTAINER_EXITED:
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(LOOK_SECONDS)
     took = time.monotonic() - began
     # The floor of a stop is that of a pod with one container.
     await runtime.RemoveContainer(api_pb2.RemoveContainerRequest(container_id=container_id))

@@ -9,7 +9,7 @@ import time
 from bench.agents import BULKHEAD
 from bench.errors import BenchError
 from bench.figure import Figure, Plan, Samples, Scenario
-from bench.site import POD_SECONDS, Node
+from bench.site import MAX_POD_SECONDS, Node
 from bench.statistics import Goal
 from bench.streams import Command, Through
 from bench.watch import first_container, ready
@@ -24,8 +24,8 @@ _ZERO = (Goal("max", "value", 0.0),)
 RESTARTED = Figure("kill.containers", "containers restarted by such a kill", "", _ZERO)
 FLAPS = Figure("kill.flaps", "Ready flaps of pods and node in such a kill", "", _ZERO)
 EXECS = Figure("kill.execs", "exec sessions lost by such a kill (server's own aside)", "", _ZERO, "lost")
-RESTART_AFTER = 1.0  # seconds
-APART = 3.0  # seconds between two kills
+RESTART_DELAY_SECONDS = 1.0
+KILL_SECONDS = 3.0  # between two kills
 
 
 async def starts(node: Node, samples: Samples, plan: Plan) -> None:
@@ -79,7 +79,7 @@ async def kills(node: Node, samples: Samples, plan: Plan) -> None:
             took = await (_kill_one(node, victim) if victim else _kill_all(node))
             lost = not await session.echoes(b"after")
             await session.close()
-            await asyncio.sleep(APART)
+            await asyncio.sleep(KILL_SECONDS)
             node.watch.listeners.remove(harm.see)
             single = victim or node.agent.name != BULKHEAD
             samples.sample(KILL_ONE.key if victim else KILL_ALL.key, took)
@@ -99,7 +99,7 @@ async def kills(node: Node, samples: Samples, plan: Plan) -> None:
 async def _session(api: Through, pod: str) -> Command:
     """Return a session that echoes. After a kill of the process with the kubelet port it is tried until the port is
     back."""
-    deadline, why = time.monotonic() + POD_SECONDS, "it does not echo"
+    deadline, why = time.monotonic() + MAX_POD_SECONDS, "it does not echo"
     while time.monotonic() < deadline:
         try:
             session = await api.exec(pod, "cat", stdin=True)
@@ -109,7 +109,7 @@ async def _session(api: Through, pod: str) -> Command:
         except BenchError as error:
             why = str(error)
         await asyncio.sleep(0.2)
-    raise BenchError(f"no exec session in {pod} for {POD_SECONDS:.0f} s: {why}")
+    raise BenchError(f"no exec session in {pod} for {MAX_POD_SECONDS:.0f} s: {why}")
 
 
 def _note_harm(samples: Samples, victim: str, harm: Harm, lost: bool) -> None:
@@ -127,10 +127,10 @@ async def _kill_one(node: Node, service: str) -> float:
     os.kill(pid, signal.SIGKILL)
     [name] = node.new_names("new", 1)
     took = await node.create(node.pod(name))
-    deadline = time.monotonic() + POD_SECONDS
+    deadline = time.monotonic() + MAX_POD_SECONDS
     while node.agent.processes.pids().get(service, pid) == pid:
         if time.monotonic() > deadline:
-            raise BenchError(f"{service} was not started again within {POD_SECONDS:.0f} s")
+            raise BenchError(f"{service} was not started again within {MAX_POD_SECONDS:.0f} s")
         await asyncio.sleep(0.05)
     return took
 
@@ -143,9 +143,9 @@ async def _kill_all(node: Node) -> float:
     began = time.monotonic()
     node.agent.kill()
     await node.post(node.pod(name))
-    await asyncio.sleep(max(0.0, began + RESTART_AFTER - time.monotonic()))
+    await asyncio.sleep(max(0.0, began + RESTART_DELAY_SECONDS - time.monotonic()))
     node.agent.start()
-    return (await expected.within(POD_SECONDS)).at - began
+    return (await expected.within(MAX_POD_SECONDS)).at - began
 
 
 SCENARIOS = (Scenario("starts", starts, (START,)),)

@@ -4,13 +4,13 @@ import time
 
 from bench.errors import BenchError
 from bench.figure import Figure, Plan, Samples, Scenario
-from bench.site import POD_SECONDS, Node
+from bench.site import MAX_POD_SECONDS, Node
 from bench.streams import Through
 from bench.watch import terminated
 
 LOG = Figure("streaming.log", "log through the API server", "MB/s", better="higher")
 EXEC = Figure("streaming.exec", "exec through the API server, one after another", "1/s", better="higher")
-LINE = 100  # bytes of a line with its end
+LINE_BYTES = 100  # with its end
 READS = 3
 BATCH = 10  # commands in one sample
 
@@ -25,18 +25,18 @@ async def log(node: Node, samples: Samples, plan: Plan) -> None:
 
 async def finished_log(node: Node, plan: Plan) -> str:
     """Create a pod that writes its log and ends. Return its name after it has ended."""
-    lines = plan.log_mib * 2**20 // LINE
+    lines = plan.log_mib * 2**20 // LINE_BYTES
     [name] = node.new_names("log", 1)
     ended = node.watch.pod(name, terminated, "to write its log and end")
-    command = f"yes {'x' * (LINE - 1)} | head -n {lines}"
+    command = f"yes {'x' * (LINE_BYTES - 1)} | head -n {lines}"
     await node.post(node.pod(name, "sh", "-c", command, restartPolicy="Never"))
-    await ended.within(POD_SECONDS)
+    await ended.within(MAX_POD_SECONDS)
     return name
 
 
 async def read_log(api: Through, name: str, samples: Samples, figure: Figure, plan: Plan) -> None:
     """Read the log of `finished_log` READS times. Return MB/s."""
-    expected = plan.log_mib * 2**20 // LINE * LINE
+    expected = plan.log_mib * 2**20 // LINE_BYTES * LINE_BYTES
     for _ in range(READS):
         began = time.monotonic()
         size = await api.log_bytes(name)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.errors import BenchError
 from bench.figure import Figure, Plan, Samples, Scenario
-from bench.site import POD_SECONDS, Node
+from bench.site import MAX_POD_SECONDS, Node
 from bench.watch import gone, ready
 from services.volume.adapters.mounts import mount_table
 from shared.host.mountinfo import below
@@ -21,7 +21,7 @@ from shared.model.objects import Object
 MOUNTED = Figure("volumes.mounted", "many pods with 4 volumes → all mounted", "s")
 EACH = Figure("volumes.each", "one of these volumes", "ms")
 REMOVED = Figure("volumes.removed", "delete → no mount is left", "s")
-LOOK_EVERY = 0.02  # seconds
+LOOK_SECONDS = 0.02  # between two looks
 SECRET = "volumes"
 # Paths below pods/<uid> that exist once a volume is mounted and filled.
 SIGNS = (
@@ -44,23 +44,23 @@ async def volumes(node: Node, samples: Samples, plan: Plan) -> None:
     created = await asyncio.gather(*(node.post(_pod(node, name)) for name in names))
     missing = [pods / str(pod["metadata"]["uid"]) / sign for pod in created for sign in SIGNS]
     while missing := [path for path in missing if not path.exists()]:
-        if time.monotonic() > began + 2 * POD_SECONDS:
-            raise BenchError(f"{len(missing)} volumes were not mounted within {2 * POD_SECONDS:.0f} s")
-        await asyncio.sleep(LOOK_EVERY)
+        if time.monotonic() > began + 2 * MAX_POD_SECONDS:
+            raise BenchError(f"{len(missing)} volumes were not mounted within {2 * MAX_POD_SECONDS:.0f} s")
+        await asyncio.sleep(LOOK_SECONDS)
     took = time.monotonic() - began
     samples.sample(MOUNTED.key, took)
     samples.sample(EACH.key, 1000 * took / (len(names) * len(SIGNS)))
     for one in expected:
-        await one.within(2 * POD_SECONDS)
+        await one.within(2 * MAX_POD_SECONDS)
     away = [node.watch.pod(name, gone, "to be gone") for name in names]
     began = time.monotonic()
     await asyncio.gather(*(node.admin.delete(paths.pod("default", name)) for name in names))
     for one in away:
-        await one.within(2 * POD_SECONDS)
+        await one.within(2 * MAX_POD_SECONDS)
     while left := _mounts(pods):
-        if time.monotonic() > began + 2 * POD_SECONDS:
+        if time.monotonic() > began + 2 * MAX_POD_SECONDS:
             raise BenchError(f"{len(left)} mounts are left below {pods}, such as {left[0]}")
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(LOOK_SECONDS)
     samples.sample(REMOVED.key, time.monotonic() - began)
     await node.admin.delete(f"/api/v1/namespaces/default/secrets/{SECRET}")
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Seconds to wait for an object that may have to be read: somewhat longer than sources waits for the API server.
-REQUESTED_READ_TIMEOUT = 70.0
+REQUESTED_READ_TIMEOUT_SECONDS = 70.0
 
 
 @dataclass(frozen=True, kw_only=True)

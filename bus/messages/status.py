@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Seconds to wait for a write that is requested from status: somewhat longer than status waits for the API server.
-REQUESTED_WRITE_TIMEOUT = 40.0
+REQUESTED_WRITE_TIMEOUT_SECONDS = 40.0
 
 
 @dataclass(frozen=True, kw_only=True)

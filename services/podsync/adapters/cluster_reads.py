@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
-from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, FoundServices, GetObject, GetServices
-from bus.messages.status import REQUESTED_WRITE_TIMEOUT, IssuedToken, RequestToken
+from bus.messages.sources import REQUESTED_READ_TIMEOUT_SECONDS, FoundObject, FoundServices, GetObject, GetServices
+from bus.messages.status import REQUESTED_WRITE_TIMEOUT_SECONDS, IssuedToken, RequestToken
 from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.cri.environment import ReferencedObject, References, environment_references
 from services.podsync.core.cri.service_environment import service_environment
@@ -135,14 +135,14 @@ class SourcesReads:
         """Request a token by this TokenRequestSpec; the answer has the token or the error. Never raises."""
         request = RequestToken(namespace=space, service_account=service_account, spec=spec)
         try:
-            return await self._bus.ask("status", request, IssuedToken, REQUESTED_WRITE_TIMEOUT)
+            return await self._bus.ask("status", request, IssuedToken, REQUESTED_WRITE_TIMEOUT_SECONDS)
         except (NoAnswerError, RequestRefusedError) as error:
             return IssuedToken(error=str(error))
 
     async def _object(self, kind: str, space: str, name: str, *, fresh: bool = False) -> ReferencedObject:
         request = GetObject(kind=kind, namespace=space, name=name, fresh=fresh)
         try:
-            found = await self._bus.ask("sources", request, FoundObject, REQUESTED_READ_TIMEOUT)
+            found = await self._bus.ask("sources", request, FoundObject, REQUESTED_READ_TIMEOUT_SECONDS)
         except (NoAnswerError, RequestRefusedError) as error:
             return ReferencedObject(None, error=str(error))
         return ReferencedObject(found.object, found.not_found, found.error)

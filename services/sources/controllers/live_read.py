@@ -7,8 +7,8 @@ from bus.messages.sources import FoundObject
 from services.sources.controllers.api_server import ApiServer
 from shared.kube.interface import READ_TIMEOUT_SECONDS, ApiClient, ApiStatusError, ApiUnreachableError
 
-# Seconds in all, the wait for the rate limit included: a read whose caller does not wait any more
-# (REQUESTED_READ_TIMEOUT) leaves its queue. A connection whose peer is gone breaks within ten seconds by itself
+# In all, the wait for the rate limit included: a read whose caller does not wait any more
+# (REQUESTED_READ_TIMEOUT_SECONDS) leaves its queue. A connection whose peer is gone breaks within ten seconds by itself
 # (`shared.kube.dialing`).
 MAX_WAIT_SECONDS = READ_TIMEOUT_SECONDS + 5.0
 MAX_RETRY_SECONDS = 5.0  # from its beginning, within which a read is repeated if the API server has asked to wait

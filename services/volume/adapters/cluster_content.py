@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages import sources
-from bus.messages.sources import REQUESTED_READ_TIMEOUT, GetObject
-from bus.messages.status import REQUESTED_WRITE_TIMEOUT, IssuedToken, RequestToken
+from bus.messages.sources import REQUESTED_READ_TIMEOUT_SECONDS, GetObject
+from bus.messages.status import REQUESTED_WRITE_TIMEOUT_SECONDS, IssuedToken, RequestToken
 from services.volume.adapters.pod_certificates import PodCertificates
 from services.volume.core.files.object_key import ObjectKey
 from services.volume.core.files.payload import (
@@ -118,7 +118,7 @@ class ClusterContent:
     async def _object(self, key: ObjectKey, *, fresh: bool = False) -> FoundObject:
         request = GetObject(kind=key.kind, namespace=key.namespace, name=key.name, fresh=fresh)
         try:
-            found = await self._bus.ask("sources", request, sources.FoundObject, REQUESTED_READ_TIMEOUT)
+            found = await self._bus.ask("sources", request, sources.FoundObject, REQUESTED_READ_TIMEOUT_SECONDS)
         except NoAnswerError as error:
             return FoundObject(problem=Problem(str(error), FailureKind.UNANSWERED))
         except RequestRefusedError as error:
@@ -135,7 +135,7 @@ class ClusterContent:
         request = RequestToken(namespace=key.namespace, service_account=key.service_account, spec=key.request)
         error, kind = "", FailureKind.LASTING
         try:
-            issued = await self._bus.ask("status", request, IssuedToken, REQUESTED_WRITE_TIMEOUT)
+            issued = await self._bus.ask("status", request, IssuedToken, REQUESTED_WRITE_TIMEOUT_SECONDS)
             error = issued.error or ("" if issued.token else "the answer has no token")
             # The API server's admission reads pods from a cache, which may not have a new pod yet.
             kind = FailureKind.LAGGING if error == f'pod "{key.pod}" not found' else _kind(error)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Container
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.event import KubeEvent
-from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, GetObject
-from bus.messages.status import REQUESTED_WRITE_TIMEOUT, RequestedPodCertificate, RequestPodCertificate
+from bus.messages.sources import REQUESTED_READ_TIMEOUT_SECONDS, FoundObject, GetObject
+from bus.messages.status import REQUESTED_WRITE_TIMEOUT_SECONDS, RequestedPodCertificate, RequestPodCertificate
 from services.volume.adapters.certificate_keys import KeyAndRequest, new_key
 from services.volume.core.files.payload import FailureKind, FoundCertificate, Problem
 from services.volume.core.files.pod_certificates import (
@@ -126,7 +126,7 @@ class PodCertificates:
             namespace=key.namespace, name=f"req-{new.digest[:32]}", pod=key.pod, pod_uid=key.pod_uid, spec=spec
         )
         try:
-            answer = await self._bus.ask("status", request, RequestedPodCertificate, REQUESTED_WRITE_TIMEOUT)
+            answer = await self._bus.ask("status", request, RequestedPodCertificate, REQUESTED_WRITE_TIMEOUT_SECONDS)
         except (NoAnswerError, RequestRefusedError) as error:
             raise _UnansweredError(str(error)) from None
         if answer.error:
@@ -145,7 +145,7 @@ class PodCertificates:
         """Return the object; None = the API server has none."""
         request = GetObject(kind=kind, namespace=namespace, name=name)
         try:
-            found = await self._bus.ask("sources", request, FoundObject, REQUESTED_READ_TIMEOUT)
+            found = await self._bus.ask("sources", request, FoundObject, REQUESTED_READ_TIMEOUT_SECONDS)
         except (NoAnswerError, RequestRefusedError) as error:
             raise _UnansweredError(str(error)) from None
         if found.object is None and not found.not_found:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
-from bus.messages.status import REQUESTED_WRITE_TIMEOUT, PatchClaimStatus, PatchedClaim
+from bus.messages.status import REQUESTED_WRITE_TIMEOUT_SECONDS, PatchClaimStatus, PatchedClaim
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.core.files.object_key import ObjectKey
 from services.volume.core.files.payload import SetUpInputs
@@ -81,7 +81,7 @@ class VolumeExpansion:
         namespace, name = expansion.namespace, expansion.claim
         request = PatchClaimStatus(namespace=namespace, name=name, resource_version=expansion.version, status=status)
         try:
-            answer = await self._bus.ask("status", request, PatchedClaim, REQUESTED_WRITE_TIMEOUT)
+            answer = await self._bus.ask("status", request, PatchedClaim, REQUESTED_WRITE_TIMEOUT_SECONDS)
             version, error = answer.resource_version, answer.error
         except (NoAnswerError, RequestRefusedError) as failure:
             version, error = "", str(failure)

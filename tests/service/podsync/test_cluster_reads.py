@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, GetObject
+from bus.messages.sources import REQUESTED_READ_TIMEOUT_SECONDS, FoundObject, GetObject
 from services.podsync.adapters.cluster_reads import SourcesReads
 from services.podsync.core.cri.environment import ReferencedObject
 from shared.model.objects import Object
@@ -135,7 +135,7 @@ async def test_an_api_server_that_answers_nothing_is_waited_for_once_and_not_for
             return [one.error for one in found.values()]
 
     reading = asyncio.create_task(read())
-    await network.advance(REQUESTED_READ_TIMEOUT + 1.0)
+    await network.advance(REQUESTED_READ_TIMEOUT_SECONDS + 1.0)
     assert reading.done() and sources.asked == ["s0", "s1", "s2", "s3"]
     errors = await reading
     assert len(errors) == 12 and all(errors)

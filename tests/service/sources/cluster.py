@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, FoundServices, GetObject, GetServices
+from bus.messages.sources import REQUESTED_READ_TIMEOUT_SECONDS, FoundObject, FoundServices, GetObject, GetServices
 from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, PODS_DESIRED, PODS_MIRRORS, events_of
 from services.frame.launch import Context
 from services.sources.adapters.clients import Clients
@@ -135,7 +135,7 @@ class ClusterNode:
     async def get_object(self, kind: str, name: str, *, namespace: str = "default", fresh: bool = False) -> FoundObject:
         """GetObject, while something else lets time pass."""
         request = GetObject(kind=kind, namespace=namespace, name=name, fresh=fresh)
-        return await self._bus.ask("sources", request, FoundObject, REQUESTED_READ_TIMEOUT)
+        return await self._bus.ask("sources", request, FoundObject, REQUESTED_READ_TIMEOUT_SECONDS)
 
     async def services_for(self, namespace: str) -> FoundServices:
         """GetServices."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bus.interface import NoAnswerError
-from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, GetObject
+from bus.messages.sources import REQUESTED_READ_TIMEOUT_SECONDS, FoundObject, GetObject
 from services.sources.controllers import bounded_objects, referenced_objects
 from shared.kube import paths
 from shared.kube.interface import MAX_RETRY_AFTER_SECONDS
@@ -35,7 +35,7 @@ class Volumes:
         while name not in self.mounted:
             self.asks += 1
             try:
-                found = await self.node._bus.ask("sources", request, FoundObject, REQUESTED_READ_TIMEOUT)
+                found = await self.node._bus.ask("sources", request, FoundObject, REQUESTED_READ_TIMEOUT_SECONDS)
             except NoAnswerError:
                 continue
             if found.object is not None:

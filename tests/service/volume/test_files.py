@@ -8,7 +8,7 @@ import pytest
 
 from bus.interface import Freshness
 from bus.messages.podsync import NodeResources, PodState
-from bus.messages.sources import REQUESTED_READ_TIMEOUT
+from bus.messages.sources import REQUESTED_READ_TIMEOUT_SECONDS
 from bus.messages.status import IssuedToken
 from bus.messages.volume import MountedVolume, VolumeState
 from services.volume.adapters import cluster_content
@@ -166,7 +166,7 @@ async def test_an_ask_without_an_answer_is_repeated(cluster: Cluster) -> None:
     cluster.admit("u", "key")
     async with cluster.volume():
         await until_asked(cluster)
-        await cluster.network.advance(REQUESTED_READ_TIMEOUT + 1)
+        await cluster.network.advance(REQUESTED_READ_TIMEOUT_SECONDS + 1)
         cluster.silent.clear()
         await cluster.until_mounted("u", "key")
     assert not cluster.events.state
