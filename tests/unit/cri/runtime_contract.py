@@ -16,6 +16,7 @@ import pytest
 from shared.cri.interface import Message, Runtime, RuntimeCallError
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 
+BUSY_SECONDS = 60  # that a command or the end of a shell may take; on an idle machine both take milliseconds
 _uids = itertools.count(1)
 
 
@@ -121,7 +122,7 @@ class RuntimeContract:
     async def test_a_command_runs_in_a_running_container_and_nowhere_else(self, world: World) -> None:
         pod = world.new_pod()
         _, container = await started(world, pod)
-        assert (await world.runtime.exec_sync(container, ["true"], 5)).exit_code == 0
+        assert (await world.runtime.exec_sync(container, ["true"], BUSY_SECONDS)).exit_code == 0
         with pytest.raises(RuntimeCallError) as missing:
             await world.runtime.exec_sync("nothing", ["true"], 5)
         assert missing.value.code == "NotFound" and "ExecSync" in missing.value.method
@@ -237,7 +238,7 @@ class RuntimeContract:
 
         await world.wait_for_trap(running)
         world.termination_file(pod).write_text("so long")
-        await world.runtime.stop_container(container_id, 5)
+        await world.runtime.stop_container(container_id, BUSY_SECONDS)
         (exited,) = (await look(world, pod)).containers
         assert (exited.state, exited.exit_code, exited.pid) == (ContainerState.EXITED, 7, 0)
         assert exited.finished_at >= exited.started_at == running.started_at
