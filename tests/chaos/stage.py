@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import aiohttp
+
 from bus.messages.streams import SERVICES
 from shared.cri.interface import RuntimeCallError
 from shared.kube import paths
@@ -185,7 +187,14 @@ class Stage:
         else:
             place = f"{plane.url}{paths.pod('default', pods.SESSION_POD)}/exec"
             url = f"{place}?container=main&command=cat&stdin=true&stdout=true"
-        self.sessions[way] = await Session.open(url, trust)
+
+        async def opened() -> Session | None:
+            try:
+                return await Session.open(url, trust)
+            except aiohttp.ClientError:  # a server that has sent a beat may not listen yet
+                return None
+
+        self.sessions[way] = await self.agent.wait_for(opened, f"an exec session ({way})", SETTLED_WITHIN)
 
     async def _close_sessions(self) -> None:
         await asyncio.gather(*(session.close() for session in self.sessions.values()))
