@@ -19,7 +19,7 @@ from tests.support.agents import evidence
 from tests.support.agents.agent import BIN
 from tests.support.agents.free_ports import free_ports
 from tests.support.waits.deadline import WAIT_SECONDS
-from tools.leftovers import agent_processes_of, end_processes, unmount_below
+from tools.leftovers import end_agent, unmount_below
 
 CONFIGURATION = """\
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -89,7 +89,7 @@ class Kubelet:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
                 process.wait()
-        end_processes(agent_processes_of(self.home))
+        end_agent(self.home)
         evidence.live.discard(self.home)
         if kind is not None:
             print(self.stderr(), evidence.show(self.home, evidence.of_running_test()), sep="\n")
