@@ -45,18 +45,33 @@ async def test_the_node_is_registered_as_a_kubelet_registers_it(cluster: Cluster
 
 
 async def test_the_lease_belongs_to_the_node(cluster: Cluster) -> None:
-    lease = await cluster.plane.admin.get(paths.lease(NODE))
-    assert lease["spec"]["holderIdentity"] == NODE
-    assert lease["spec"]["leaseDurationSeconds"] == 40
     node = await cluster.node()
     owner = {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": node["metadata"]["uid"]}
-    assert lease["metadata"]["ownerReferences"] == [owner]
+
+    async def owned() -> Object | None:  # a task of its own writes the lease
+        lease = await cluster.get(paths.lease(NODE))
+        return lease if lease is not None and lease["metadata"].get("ownerReferences") == [owner] else None
+
+    lease = await cluster.wait_for(owned, "the lease to belong to the node")
+    assert lease["spec"]["holderIdentity"] == NODE
+    assert lease["spec"]["leaseDurationSeconds"] == 40
+
+
+async def wait_logs(cluster: Cluster, name: str, end: str) -> str:
+    """Wait until what `kubectl logs` prints of the pod ends so; a container is Ready before it has written anything."""
+
+    async def logged() -> str | None:
+        printed = cluster.plane.kubectl("logs", name).stdout
+        return printed if printed.endswith(end) else None
+
+    printed: str = await cluster.wait_for(logged, f"the log of {name} to end with {end!r}")
+    return printed
 
 
 async def test_a_pod_runs_is_described_logged_and_deleted(cluster: Cluster) -> None:
     await cluster.create(cluster.pod("talker", "sh", "-c", "echo hello from here; exec sleep 1000"))
-    await cluster.wait_ready("talker")
-    assert cluster.plane.kubectl("logs", "talker").stdout == "hello from here\n"
+    await cluster.wait_served("talker")
+    assert await wait_logs(cluster, "talker", "\n") == "hello from here\n"
     columns = cluster.plane.kubectl("get", "pod", "talker", "-o", "wide").stdout.splitlines()[1].split()
     assert (columns[1], columns[2], columns[6]) == ("1/1", "Running", NODE)
 
@@ -72,7 +87,7 @@ async def test_a_pod_runs_is_described_logged_and_deleted(cluster: Cluster) -> N
 
 async def test_exec_through_the_api_server(cluster: Cluster) -> None:
     await cluster.create(cluster.pod("shell"))
-    await cluster.wait_ready("shell")
+    await cluster.wait_served("shell")
     run = cluster.plane.kubectl
     assert run("exec", "shell", "--", "cat", "/etc/hostname").stdout == "shell\n"
     assert run("exec", "-i", "shell", "--", "wc", "-c", stdin="x" * 100_000).stdout.strip() == "100000"
@@ -85,10 +100,9 @@ async def test_a_service_account_token_and_services_are_in_every_pod(cluster: Cl
     place = "/var/run/secrets/kubernetes.io/serviceaccount"
     command = f"ls -a {place}; cat {place}/namespace; echo; cut -d. -f1 {place}/token; echo $KUBERNETES_SERVICE_HOST"
     await cluster.create(cluster.pod("bearer", "sh", "-c", f"{command}; exec sleep 1000"))
-    await cluster.wait_ready("bearer")
-    lines = cluster.plane.kubectl("logs", "bearer").stdout.splitlines()
+    await cluster.wait_served("bearer")
+    lines = (await wait_logs(cluster, "bearer", "\n10.0.0.1\n")).splitlines()
     assert {"..data", "ca.crt", "namespace", "token"} <= set(lines)
-    assert lines[-1] == "10.0.0.1"
     assert lines[-2].startswith("eyJ")
     assert "default" in lines
     await cluster.delete_pod("bearer")
@@ -114,7 +128,7 @@ async def test_configuration_reaches_a_pod_and_its_change_too(cluster: Cluster) 
         {"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "sealed", "key": "word"}}},
     ]
     await cluster.create(pod)
-    await cluster.wait_ready("configured")
+    await cluster.wait_served("configured")
     path = "/api/v1/namespaces/default/configmaps/settings"
     found = await cluster.plane.admin.get(path)
     await cluster.plane.admin.update(path, found | {"data": {"colour": "blue"}})

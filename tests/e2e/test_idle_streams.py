@@ -82,9 +82,11 @@ async def test_idle_streams_cost_little_and_work_afterwards(
     count: int,
 ) -> None:
     pod = f"{open_one.__name__}-{count}"  # one of its own: the shim is busy while hundreds of processes end
-    await cluster.create(cluster.pod(pod, "sh", "-c", SERVE))
-    await cluster.wait_ready(pod)
-    tls, pid, port = tls_of(cluster), cluster.agent.pid_of("server"), cluster.agent._port
+    server = cluster.pod(pod, "sh", "-c", SERVE)
+    server["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8080}, "periodSeconds": 1}
+    await cluster.create(server)
+    await cluster.wait_served(pod)
+    tls, pid, port = tls_of(cluster), cluster.agent.pid_of("server"), cluster.agent.port
     async with AsyncExitStack() as stack:
         peers = [await stack.enter_async_context(await open_one(port, pod, tls))]
         await works(peers.pop())  # what the first stream needs is not counted

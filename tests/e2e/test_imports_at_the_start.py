@@ -39,7 +39,7 @@ async def test_a_running_agent_imports_nothing(tmp_path: Path, monkeypatch: pyte
         container["lifecycle"] = {"preStop": {"httpGet": secure}, "postStart": {"exec": {"command": ["true"]}}}
         container["envFrom"] = [{"configMapRef": {"name": "c"}}]
         await cluster.create(pod)
-        await cluster.wait_ready("tcp", "http", "https", "exec")
+        await cluster.wait_served("tcp", "http", "https", "exec")
 
         def grpc_probe_failed() -> bool:
             lines = cluster.agent.log_of("status").splitlines()

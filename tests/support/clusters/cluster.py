@@ -134,6 +134,16 @@ class Cluster:
 
         await self.wait_for(ready, f"pods {', '.join(names)} to be ready", seconds)
 
+    async def wait_served(self, *names: str, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until the API server and the node's own port show all these pods as Ready: exec, logs and port-forward
+        are answered by a process that learns of containers later than the one that writes their status."""
+        await self.wait_ready(*names, seconds=seconds)
+
+        async def served() -> bool:
+            return {pod["metadata"]["name"] for pod in await self.agent.pods() if is_ready(pod)} >= set(names)
+
+        await self.wait_for(served, f"pods {', '.join(names)} to be ready on the node's port", seconds)
+
     async def wait_gone(self, *names: str, seconds: float = WAIT_SECONDS) -> None:
         """Wait until the API server has none of these pods."""
 
