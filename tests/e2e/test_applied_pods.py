@@ -18,11 +18,11 @@ from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
 from tests.support.agents.agent import BIN
 from tests.support.agents.world import World, busybox_pod
-from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS
+from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS, measure_slowness
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
-RUNNING_WITHIN = 3.0 * SLOWNESS  # seconds from the start of the command, lower quartile; an idle machine needs 1.0
+RUNNING_WITHIN = 3.0  # seconds from the start of the command, lower quartile; an idle machine needs 1.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -147,4 +147,4 @@ async def test_an_applied_pod_runs_soon(world: World) -> None:
         taken.append(time.monotonic() - began)
         await command
     print("seconds from `bulkhead pods apply` to Running:", " ".join(f"{each:.2f}" for each in sorted(taken)))
-    assert statistics.quantiles(taken)[0] < RUNNING_WITHIN, taken
+    assert statistics.quantiles(taken)[0] < RUNNING_WITHIN * max(SLOWNESS, measure_slowness()), taken

@@ -12,26 +12,26 @@ import pytest
 from shared.kube import paths
 from tests.support.agents.agent import NODE
 from tests.support.clusters.cluster import Cluster
-from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS
+from tests.support.waits.deadline import SLOWNESS, measure_slowness
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 SECONDS = 5.0  # of the crowd, once it is all there
 GROWTH = 64 << 20  # bytes
-LOGS = 5.0 * SLOWNESS  # seconds for `kubectl logs`, above what `kubectl get` takes in the same run
+LOGS = 5.0  # seconds on an idle machine for `kubectl logs`, above what `kubectl get` takes in the same run
 LEASE = 30.0  # seconds; it is renewed every 10, and is good for 40
-POD = WAIT_SECONDS / 2  # seconds for another pod to be ready
+POD = 30.0  # seconds on an idle machine for another pod to be ready
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.night)])
 async def test_idle_connections_partial_heads_and_bad_tokens_hold_up_nothing(tmp_path: Path, count: int) -> None:
     async with Cluster(tmp_path) as cluster:
         await cluster.create(cluster.pod("talker", "sh", "-c", "echo hello; exec sleep 1000"))
-        await cluster.wait_ready("talker")
+        await cluster.wait_served("talker")
         pid = cluster.agent.beats["server"].pid
         before = _resident(pid)
         crowd = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.load.crowd", str(cluster.agent._port), str(count), str(SECONDS),
+            sys.executable, "-m", "tests.load.crowd", str(cluster.agent.port), str(count), str(SECONDS),
             stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         crowding = asyncio.create_task(crowd.communicate())
@@ -58,9 +58,10 @@ async def test_idle_connections_partial_heads_and_bad_tokens_hold_up_nothing(tmp
         )
         assert counts.get("token 401", 0) >= count
         assert growth <= GROWTH
-        assert max(took) <= max(others) + LOGS
+        slowness = max(SLOWNESS, measure_slowness())
+        assert max(took) <= max(others) + LOGS * slowness
         assert max(leases) <= LEASE
-        assert another <= POD
+        assert another <= POD * slowness
         assert cluster.agent.beats["server"].pid == pid
 
 

@@ -1,7 +1,8 @@
 """Clients that crowd a TLS listener: idle connections, partial heads and bad tokens, as many as asked for, at once.
 
-`python -m tests.load.crowd PORT COUNT SECONDS` opens COUNT of each, keeps all for SECONDS, opening again those that are
-closed, and prints one line of JSON at its end: how many were opened, and how many answers of each status came.
+`python -m tests.load.crowd PORT COUNT SECONDS` opens COUNT of each, keeps all for SECONDS and until COUNT tokens were
+answered, opening again those that are closed, and prints one line of JSON at its end: how many were opened, and how
+many answers of each status came.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from collections import Counter
 FIELD = b"X-%d: " + b"a" * 8000 + b"\r\n"
 FIELDS = 120  # some 960 KB
 CONNECTING = 40  # connections that are opened at the same time
-LONGEST = 150.0  # seconds until each must have had its connection
+LONGEST = 150.0  # seconds until each must have had its connection, and then its token its answer
 PAUSE = 5.0  # seconds before one that ended is opened again
 TOKEN = "a" * 2000  # characters, and a number that makes each another
 
@@ -28,19 +29,22 @@ class Crowd:
         self.port, self.count = port, count
         self.counts: Counter[str] = Counter()
         self.opened = asyncio.Event()  # each has had its connection
-        self._left = 3 * count
+        self.answered = asyncio.Event()  # as many tokens as asked for
+        self._left, self._unanswered = 3 * count, count
         self._connecting = asyncio.Semaphore(CONNECTING)
         self._tls = ssl.create_default_context()
         self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
 
     async def run(self, seconds: float) -> None:
-        """Return `seconds` after the last of them has had its connection."""
+        """Return `seconds` after the last of them has had its connection, and not before the tokens were answered."""
         kinds = ("idle", "head", "token")
         clients = [asyncio.create_task(self._client(kind, n)) for n in range(self.count) for kind in kinds]
         try:
             async with asyncio.timeout(LONGEST):
                 await self.opened.wait()
             await asyncio.sleep(seconds)
+            async with asyncio.timeout(LONGEST):
+                await self.answered.wait()
         finally:
             for client in clients:
                 client.cancel()
@@ -75,6 +79,9 @@ class Crowd:
             while line := await reader.readline():
                 if line.startswith(b"HTTP/1."):
                     self.counts[f"{kind} {line.split()[1].decode()}"] += 1
+                    self._unanswered -= kind == "token"
+                    if self._unanswered <= 0:
+                        self.answered.set()
         finally:
             writer.transport.abort()
 
