@@ -1,6 +1,7 @@
 """A full filesystem, on a loop device that holds the root directory, the logs and the runtime's images: what is removed
 before a pod is evicted, and that neither 0 free bytes nor 0 free inodes end a process of the agent."""
 
+import asyncio
 import os
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -185,13 +186,14 @@ async def test_dead_containers_then_unused_images_then_the_pod_that_exceeds_its_
     assert UNUSED in await images() and await containers_of("done") == 1
     free = os.statvfs(disk_of(cluster))
     surplus = free.f_frsize * free.f_bavail - 90 * MIB
+    pressure = asyncio.create_task(wait_pressure(cluster, "True"))  # which lasts for some seconds only
     allocate(disk_of(cluster) / "ballast", surplus)  # what is removed frees enough
 
     async def relieved() -> bool:
         return UNUSED not in await images() and await containers_of("done") == 0
 
     await cluster.wait_for(relieved, "dead containers and unused images to be removed", 3 * WAIT_SECONDS)
-    await wait_pressure(cluster, "True")
+    await pressure
     for name in ("grows", "within"):
         pod = await cluster.get_pod(name)
         assert pod is not None and pod["status"]["phase"] == "Running"
