@@ -83,8 +83,10 @@ async def create_claim(cluster: Cluster, name: str, **spec: Any) -> None:
 
 
 def pod(cluster: Cluster, name: str, claim: str, script: str, *, block: bool = False) -> Object:
-    """A pod that runs the script on its volume at /data, and then sleeps."""
-    made = cluster.pod(name, "sh", "-c", f"{script} && sleep 3600")
+    """A pod that runs the script on its volume at /data, is then ready, and sleeps."""
+    made = cluster.pod(name, "sh", "-c", f"{script} && touch /done && sleep 3600")
+    probe = {"exec": {"command": ["test", "-e", "/done"]}, "periodSeconds": 1, "timeoutSeconds": 60}
+    made["spec"]["containers"][0]["readinessProbe"] = probe
     use = {"volumeDevices": [{"name": "v", "devicePath": "/dev/data"}]}
     mount = {"volumeMounts": [{"name": "v", "mountPath": "/data"}]}
     made["spec"]["containers"][0] |= use if block else mount
@@ -166,5 +168,9 @@ async def test_a_block_volume_is_a_device_of_the_container(cluster: Cluster, dev
     await cluster.delete_pod("reader")
     await cluster.wait_gone("reader", seconds=SECONDS)
     await until_unmounted(cluster, "raw")
-    listed = await asyncio.to_thread(subprocess.run, ["losetup", "-a"], capture_output=True, text=True, check=True)
-    assert str(cluster.agent.home.path) not in listed.stdout
+
+    async def detached() -> bool:
+        listed = await asyncio.to_thread(subprocess.run, ["losetup", "-a"], capture_output=True, text=True, check=True)
+        return str(cluster.agent.home.path) not in listed.stdout
+
+    await cluster.wait_for(detached, "every loop device of the agent to be detached", SECONDS)

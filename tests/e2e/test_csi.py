@@ -182,6 +182,7 @@ async def test_a_claim_is_attached_staged_published_and_taken_away_with_its_data
     await csi.cluster.wait_ready("second", seconds=WAIT)
     assert set(before) < set(csi.driver.mounts())
     assert len(csi.driver.mounts()) == 3
+    await csi.until(lambda: file.read_text() == "written\n" * 2, "the second pod to write")
 
     # A driver that was killed is registered again before the volume is taken away.
     csi.driver.kill()
