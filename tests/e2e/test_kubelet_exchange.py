@@ -25,6 +25,7 @@ from shared.podspec.hashing import container_hash
 from tests.support.agents.behaviour import container
 from tests.support.clusters.cluster import condition_of, is_ready
 from tests.support.clusters.control_plane import assets
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools import leftovers
 from tools.clean import remove_pods
 
@@ -33,9 +34,14 @@ pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest
 NODE = "handed-over"
 HTTPD = "mkdir -p /tmp/w; echo hi > /tmp/w/index.html; exec httpd -f -p 8080 -h /tmp/w"
 PROBES = {
-    "readinessProbe": {"httpGet": {"path": "/index.html", "port": "web"}, "periodSeconds": 1},
-    "livenessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 2, "initialDelaySeconds": 1},
-    "startupProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+    "readinessProbe": {"httpGet": {"path": "/index.html", "port": "web"}, "periodSeconds": 1, "timeoutSeconds": 60},
+    "livenessProbe": {
+        "exec": {"command": ["true"]},
+        "periodSeconds": 2,
+        "initialDelaySeconds": 1,
+        "timeoutSeconds": 60,
+    },
+    "startupProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1, "timeoutSeconds": 60},
 }
 EVERYTHING = container(
     "everything",
@@ -139,7 +145,7 @@ class HandedOver:
         return {c.id for pod in seen.values() for c in pod.containers if c.state == "RUNNING"}
 
 
-async def wait(look: Any, what: str, seconds: float = 120.0) -> None:
+async def wait(look: Any, what: str, seconds: float = 2 * WAIT_SECONDS) -> None:
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
         try:
@@ -170,7 +176,7 @@ async def handed() -> AsyncIterator[HandedOver]:
                 await site.plane.admin.create(f"/api/v1/namespaces/default/{kind.lower()}s", made)
             expected = site.watch.node(NODE, ready, "to be Ready")
             go.start()
-            await expected.within(120)
+            await expected.within(2 * WAIT_SECONDS)
             for pod in PODS:
                 await site.plane.admin.create(paths.pods("default"), pod)
 
@@ -248,12 +254,13 @@ async def test_what_the_go_kubelet_started_is_ended_by_bulkhead_without_a_trace(
     await wait(none_left, "all pods to be gone")
 
     def left() -> list[str]:
-        pods = handed.go.home / "kubelet" / "pods"
-        return below(mount_table(), str(pods)) + [path.name for path in pods.iterdir()]
+        pods, tops = handed.go.home / "kubelet" / "pods", leftovers.cgroups_of(handed.go.home.name)
+        cgroups = [
+            str(path) for top in tops for path in leftovers.directories_below(top) if path.name.startswith("pod")
+        ]
+        return below(mount_table(), str(pods)) + [path.name for path in pods.iterdir()] + cgroups
 
     async def clean() -> bool:
         return not left()
 
-    await wait(clean, f"mounts and directories to go: {left()}")
-    cgroups = [str(path) for top in leftovers.cgroups_of(handed.go.home.name) for path in top.rglob("pod*")]
-    assert not cgroups, cgroups
+    await wait(clean, f"mounts, directories and cgroups to go: {left()}")
