@@ -67,8 +67,8 @@ async def test_an_image_is_pulled_from_a_real_registry_and_a_registry_that_is_aw
             image = registry.push("test/busybox:7")
             world.put_manifest("pulled", pod_of("pulled", image))
             await world.wait_running("pulled")
-            pulled = [line for line in world.log_of("status").splitlines() if "reason=Pulled" in line]
-            assert any(f'Successfully pulled image "{image}" in' in line for line in pulled), pulled
+            text = f'Successfully pulled image "{image}" in'
+            await world.wait_for(lambda: is_reported(world, text, reason="Pulled"), "the event of the pull")
 
             world.put_manifest("absent", pod_of("absent", registry.name("test/absent:1")))
             await wait_waiting(world, "absent", "ErrImagePull", "ImagePullBackOff")
@@ -113,10 +113,15 @@ def write_hosts(directory: Path, registry: str, text: str) -> None:
     file.write_text(text)
 
 
-def is_reported(world: World, *parts: str) -> bool:
-    """Whether status has logged a Failed event that contains all of these texts."""
-    failed = [line for line in world.log_of("status").splitlines() if "reason=Failed" in line]
-    return any(all(part in line for part in parts) for line in failed)
+def is_reported(world: World, *parts: str, reason: str = "Failed") -> bool:
+    """Whether status has logged an event of this reason that contains all of these texts."""
+    lines = [line for line in world.log_of("status").splitlines() if f"reason={reason}" in line]
+    return any(all(part in line for part in parts) for line in lines)
+
+
+def is_logged(world: World, text: str) -> bool:
+    """Whether podsync has logged the text; a thread of its own writes the log."""
+    return text in world.log_of("podsync")
 
 
 @asynccontextmanager
@@ -218,10 +223,12 @@ async def test_credentials_come_from_plugins_and_failed_plugins_are_reported(tmp
             assert access(world, registry.name("good/one:1")).count({"nodePodsAccessible": True}) == 1
             message = await wait_waiting(world, "bad-one", "ErrImagePull", "ImagePullBackOff")
             assert "authoriz" in message
+            texts = {"crash": "it ended with signal 9", "huge": "it wrote more than"}
+            texts["old"] = f"its apiVersion is not {API}"
+            for name, text in texts.items():
+                line = f"credential plugin {name} is of no help for {place}/bad/one: {text}"
+                await world.wait_for(partial(is_logged, world, line), f"podsync to log: {line}")
             log = world.log_of("podsync")
-            assert f"credential plugin crash is of no help for {place}/bad/one: it ended with signal 9" in log
-            assert f"credential plugin huge is of no help for {place}/bad/one: it wrote more than" in log
-            assert f"credential plugin old is of no help for {place}/bad/one: its apiVersion is not {API}" in log
             assert "hush" not in log
             assert password("ann") not in log
 

@@ -79,8 +79,8 @@ async def test_a_task_that_a_cut_call_has_left_is_ended_and_named(suite: str) ->
         world = kills.world
         lost = await left_behind(kills, "web")
         await runs_again(world, "web", lost)
-        log = world.log_of("podsync")
-        assert log.count(f"container main ({lost[:12]})") == 1 and "; its task was ended" in log
+        await world.wait_for(lambda: "; its task was ended" in world.log_of("podsync"), "podsync to log the task")
+        assert world.log_of("podsync").count(f"container main ({lost[:12]})") == 1
         await world.wait_for(
             lambda: f"({lost[:12]}) could not be removed, and its task was ended" in story_of(world),
             "the story to name what was left behind",
