@@ -14,8 +14,9 @@ from tests.support.agents.agent import NODE
 from tests.support.agents.behaviour import container, pod_of, status_of
 from tests.support.agents.world import World
 from tests.support.runtime.containerd import PrivateContainerd
+from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS
 
-REQUEST_SECONDS = 6  # runtimeRequestTimeout
+REQUEST_SECONDS = round(6 * SLOWNESS)  # runtimeRequestTimeout; a call that is delayed by 2 s stays below it
 
 
 class BadNode(World):
@@ -37,7 +38,7 @@ class BadNode(World):
         """What the runtime calls it."""
         return f"{name}-{NODE}"
 
-    async def runs(self, name: str, seconds: float = 60) -> RuntimePod:
+    async def runs(self, name: str, seconds: float = WAIT_SECONDS) -> RuntimePod:
         """Wait until the agent shows it and the runtime reports one container in one sandbox."""
 
         async def running() -> RuntimePod | None:
@@ -70,7 +71,7 @@ class BadNode(World):
         finally:
             await bus.stop()
 
-    async def shows(self, name: str, reason: str, text: str = "", seconds: float = 60) -> Object:
+    async def shows(self, name: str, reason: str, text: str = "", seconds: float = WAIT_SECONDS) -> Object:
         """Wait until its container waits for this reason."""
 
         async def shown() -> Object | None:
@@ -80,7 +81,7 @@ class BadNode(World):
 
         return await self.wait_for(shown, f"{name} to wait for {reason}", seconds)
 
-    async def ends(self, name: str, seconds: float = 60) -> None:
+    async def ends(self, name: str, seconds: float = WAIT_SECONDS) -> None:
         """Take the manifest away and wait until nothing of it runs."""
         self.remove_manifest(name)
         await self.wait_gone(name, seconds)

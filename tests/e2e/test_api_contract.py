@@ -15,6 +15,7 @@ from shared.kube import paths
 from shared.kube.interface import ApiStatusError
 from tests.contracts.api_server import CONTRACTS, Contract
 from tests.support.clusters.control_plane import ControlPlane
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -35,7 +36,7 @@ class RealCluster:
         await self.node.create(paths.NODES, node)
 
     async def eventually(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + WAIT_SECONDS
         while True:
             try:
                 return await attempt()

@@ -26,7 +26,7 @@ from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
-NO_ANSWER = REQUEST_SECONDS + 25.0
+NO_ANSWER = REQUEST_SECONDS + WAIT_SECONDS
 GONE = "Unavailable"
 
 

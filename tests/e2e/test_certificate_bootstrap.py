@@ -18,6 +18,7 @@ from tests.support.agents.world import busybox_pod
 from tests.support.clusters.cluster import Cluster, condition_of
 from tests.support.clusters.control_plane import ControlPlane
 from tests.support.clusters.control_plane_bootstrap import approve_from_now_on, let_nodes_bootstrap, requests, user_of
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.kube.tls_world import Authority
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
@@ -81,7 +82,7 @@ def names(cluster: Cluster) -> list[str]:
     return [csr["metadata"]["name"] for csr in requests(cluster.plane)]
 
 
-async def waiting(cluster: Cluster, seconds: float = 60) -> str:
+async def waiting(cluster: Cluster, seconds: float = WAIT_SECONDS) -> str:
     """The name of the only request, once there is one and bootstrap has logged that it waits for approval."""
 
     def logged() -> str:

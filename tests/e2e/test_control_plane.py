@@ -9,6 +9,7 @@ import pytest
 from shared.kube import paths
 from shared.kube.interface import ApiUnreachableError
 from tests.support.clusters.control_plane import ControlPlane
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 _GATE = "BoundServiceAccountTokenVolume"
@@ -41,7 +42,7 @@ async def test_a_control_plane_from_its_start_to_its_end(tmp_path: Path) -> None
         assert "serviceAccountToken" in volume["projected"]["sources"][0]
 
         # A line of the audit log may be written after the answer was sent.
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + WAIT_SECONDS
         while (counts := cluster.requests_by_user().get("system:node:n1")) != {"create nodes": 1, "get pods": 1}:
             assert time.monotonic() < deadline, counts
             await asyncio.sleep(0.05)

@@ -17,6 +17,7 @@ from shared.model.objects import Object
 from shared.model.quantity import parse_quantity
 from tests.support.agents.behaviour import Node, container, pod_of
 from tests.support.agents.free_ports import free_ports
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1800)]
 
@@ -77,7 +78,9 @@ async def edit_all(node: Node, ports: dict[str, int], edit: int) -> None:
         statuses = pod["status"].get("containerStatuses") or [{}]
         return pod["metadata"]["annotations"].get("edit") == str(edit) and bool(statuses[0].get("ready"))
 
-    waits = (node.wait_static(name, is_new_and_ready, f"to be ready in edit {edit}", 120) for name in ports)
+    waits = (
+        node.wait_static(name, is_new_and_ready, f"to be ready in edit {edit}", 2 * WAIT_SECONDS) for name in ports
+    )
     await asyncio.gather(*waits)
 
 

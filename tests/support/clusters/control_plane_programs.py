@@ -13,7 +13,9 @@ from pathlib import Path
 
 import aiohttp
 
-READY_TIMEOUT = 100.0  # seconds for a program to get ready; the machine may be busy
+from tests.support.waits.deadline import WAIT_SECONDS
+
+READY_TIMEOUT = 2 * WAIT_SECONDS  # for a program to get ready
 
 
 class Programs:
