@@ -49,6 +49,10 @@ PEM_AS_BASE64 = base64.b64encode(b"-----BEGIN PRIVATE KEY-----\n" + b"MIIEvQIBAD
     "text",
     [
         f"DB_TOKEN={SECRET}",
+        f"DB_PA\u017f\u017fWORD={SECRET}",  # letters that are `s`, `k` and `i` without regard to case
+        f"DB_TO\u212aEN={SECRET}",
+        f"DB_CREDENT\u0130AL={SECRET}",
+        f"DB_CREDENT\u0131AL={SECRET}",
         f"API_SECRET='{SECRET}'",
         f"ENCRYPTION_KEY={SECRET}",
         f"pwd={SECRET} next",
