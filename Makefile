@@ -108,7 +108,7 @@ quick: venv  ## check and the tests that need neither root nor a runtime
 	@$(MAKE) --no-print-directory --keep-going --jobs=4 check $(QUICK_LANES)
 
 # By directory, the longest first: four at a time, for some wait while others work. Each collects only its own tests.
-QUICK = $(BIN)/pytest -p tests.queue.lane -o console_output_style=classic -m "not root and not long" --hypothesis-profile=quick
+QUICK = $(BIN)/pytest -p tests.queue.compiled -p tests.queue.lane -o console_output_style=classic -m "not root and not long" --hypothesis-profile=quick
 QUICK_LANES = quick-unit quick-service quick-podsync quick-cli quick-volume quick-architecture quick-simulation
 .PHONY: $(QUICK_LANES)
 quick-unit:

@@ -52,7 +52,8 @@ class Worker:
         self._scratch = scratch / str(number)
         self._log = directory / f"{number:03}.log"
         self._command = [
-            *(sys.executable, "-m", "pytest", "-p", "tests.queue.recorder", "-p", "no:cacheprovider"),
+            *(sys.executable, "-m", "pytest", "-p", "tests.queue.compiled", "-p", "tests.queue.recorder"),
+            *("-p", "no:cacheprovider"),
             *("-c", "pyproject.toml", "--continue-on-collection-errors"),
             *(f"--basetemp={self._scratch}", f"--junit-xml={directory}/{number:03}.xml"),
             *arguments,
