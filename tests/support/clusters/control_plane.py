@@ -25,7 +25,7 @@ from shared.kube.credentials import Credentials, credentials_path, encode_creden
 from shared.kube.interface import ApiClient, ApiStatusError
 from tests.support.agents.free_ports import free_ports
 from tests.support.clusters.control_plane_certificates import Authority, write_kubeconfig
-from tests.support.clusters.control_plane_programs import READY_TIMEOUT, Programs
+from tests.support.clusters.control_plane_programs import FLAGS_OF_1_20, READY_TIMEOUT, Programs
 from tests.support.installed import ran_versions
 from tests.support.installed.chosen_programs import first_line
 from tests.support.installed.lacking import lack
@@ -208,6 +208,7 @@ class ControlPlane:
             "allow-privileged": "true",
             "enable-bootstrap-token-auth": "true",
             "profiling": "false",
+            **(FLAGS_OF_1_20 if self.version == (1, 20) else {}),
         }
         if self._kubelet_ca is not None:
             flags["kubelet-certificate-authority"] = str(self._kubelet_ca)
