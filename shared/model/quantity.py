@@ -6,7 +6,7 @@ Decides what a quantity text means and how it is written; knows no resource name
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 from typing import Any
 
 NANO = 10**9
@@ -114,7 +114,14 @@ def parse_quantity(value: Any) -> Quantity:
     if isinstance(value, int) and value.bit_length() > _MAX_DIGITS:
         raise QuantityError(_MESSAGE)
     text = value.strip() if isinstance(value, str) else repr(value)
-    match = _SHAPE.match(text) if len(text) <= _MAX_DIGITS else None
+    if len(text) > _MAX_DIGITS:
+        raise QuantityError(_MESSAGE)
+    return _parse_text(text)
+
+
+@lru_cache(512)  # pods request few different amounts, and each is read a dozen times
+def _parse_text(text: str) -> Quantity:
+    match = _SHAPE.match(text)
     if match is None or not (match[2] or match[3]):
         raise QuantityError(_MESSAGE)
     sign, integer, fraction, letters, number = match.groups(default="")

@@ -247,11 +247,14 @@ def type_errors(value: Any, shape: Schema = POD, path: str = "") -> list[str]:
 def _fits(value: Any, shape: Schema) -> bool:
     """Return whether `type_errors` finds nothing, without the paths that only an error needs."""
     if isinstance(shape, dict):
-        return isinstance(value, dict) and all(_fits(value[key], field) for key, field in shape.items() if key in value)
+        # An object has few of the fields of its schema.
+        return isinstance(value, dict) and all(_fits(item, shape[key]) for key, item in value.items() if key in shape)
     if isinstance(shape, MapOf):
         return isinstance(value, dict) and all(_fits(item, shape.value) for item in value.values())
     if isinstance(shape, ListOf):
         return isinstance(value, list) and all(_fits(item, shape.item) for item in value)
+    if shape is Scalar.STRING:
+        return isinstance(value, str)
     return is_of_type(value, shape)
 
 
