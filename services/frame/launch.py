@@ -55,8 +55,8 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_END_SECONDS = 5.0  # for the end of `run` after it was cancelled
-_BUS_SECONDS = 3.0  # for the end of the bus after that; together less than supervisord waits
+_MAX_END_SECONDS = 5.0  # for the end of `run` after it was cancelled
+_MAX_BUS_END_SECONDS = 3.0  # for the end of the bus after that; together less than supervisord waits
 _COLLECT_AFTER = (10_000, 20, 20)  # objects made, and collections of the younger generations, before a collection
 _RUNS_WITHOUT_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
@@ -280,7 +280,7 @@ class _Frame:
             log.info("%s is ending; containers stay as they are", self._service)
             stopping.set()
             running.cancel()
-            await asyncio.wait({running}, timeout=_END_SECONDS)
+            await asyncio.wait({running}, timeout=_MAX_END_SECONDS)
         try:
             code = self._outcome(running, asked_to_end)
             if code == 0:
@@ -315,15 +315,15 @@ class _Frame:
     async def _hang_up(self, bus: ProcessBus) -> None:
         """Stop the bus, for a bounded time: no successor can begin while this process holds the lock."""
         hanging_up = asyncio.create_task(bus.stop(), name="bus")
-        await asyncio.wait({hanging_up}, timeout=_BUS_SECONDS)
+        await asyncio.wait({hanging_up}, timeout=_MAX_BUS_END_SECONDS)
         if not hanging_up.done():
-            log.error("%s: its bus did not end within %.0f s", self._service, _BUS_SECONDS)
+            log.error("%s: its bus did not end within %.0f s", self._service, _MAX_BUS_END_SECONDS)
         elif error := hanging_up.exception():
             log.error("%s: its bus ended with an error", self._service, exc_info=error)
 
     def _outcome(self, running: asyncio.Task[None], asked_to_end: bool) -> int:
         if not running.done():
-            log.error("%s did not end within %.0f s", self._service, _END_SECONDS)
+            log.error("%s did not end within %.0f s", self._service, _MAX_END_SECONDS)
             return 1
         if running.cancelled():
             return 0 if asked_to_end else 1

@@ -9,7 +9,7 @@ import contextlib
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.bootstrap import CredentialsRenewal, RenewCredentials
 
-_ANSWER_SECONDS = 10.0
+_MAX_ANSWER_SECONDS = 10.0
 
 
 class RefusedCredentials:
@@ -26,4 +26,4 @@ class RefusedCredentials:
 
     async def _report(self, version: int) -> None:
         with contextlib.suppress(NoAnswerError, RequestRefusedError):  # the next refusal reports it again
-            await self._bus.ask("bootstrap", RenewCredentials(version=version), CredentialsRenewal, _ANSWER_SECONDS)
+            await self._bus.ask("bootstrap", RenewCredentials(version=version), CredentialsRenewal, _MAX_ANSWER_SECONDS)

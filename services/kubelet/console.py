@@ -8,7 +8,7 @@ from pathlib import PurePath
 from shared.log.klog import json_line, structured, text_body, text_header
 from shared.log.log_copy import CopyTarget
 
-_WRITE_SECONDS = 5.0  # in total, for a reader that does not read: it may delay start and end by this much
+_MAX_WRITE_SECONDS = 5.0  # in total, for a reader that does not read: it may delay start and end by this much
 
 
 class Console:
@@ -20,7 +20,7 @@ class Console:
     def __init__(self, process: int) -> None:
         self._process = process
         self._outlets: dict[int, CopyTarget] = {}
-        self._seconds_left = _WRITE_SECONDS
+        self._seconds_left = _MAX_WRITE_SECONDS
         self.json = False
         self.split = False  # True = info goes to the standard output
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from bus.lock import ServiceLock
 from services.frame.succession import signal_orphans, wait_for_end
 
-_STOP_SECONDS = 10.0  # from SIGTERM to SIGKILL, as in supervisord.conf; after SIGKILL a tenth of it
+_MAX_STOP_SECONDS = 10.0  # from SIGTERM to SIGKILL, as in supervisord.conf; after SIGKILL a tenth of it
 
 
-def end_orphans(run_dir: Path, stop_seconds: float = _STOP_SECONDS) -> None:
+def end_orphans(run_dir: Path, stop_seconds: float = _MAX_STOP_SECONDS) -> None:
     """End the orphans that hold a lock in this run directory, by SIGTERM, then by SIGKILL, and wait for them.
 
     Our own services have ended by now, and our supervisord's socket still keeps another kubelet from starting. The

@@ -33,7 +33,7 @@ from shared.cri.interface import Runtime
 
 _MAX_LOG_THREADS = 8  # log files that are read at the same time
 # After the start, for which a request waits for the pods; then it is answered with what is known.
-_PODS_KNOWN_WITHIN_SECONDS = 3.0
+_MAX_PODS_WAIT_SECONDS = 3.0
 
 
 class ServerService:
@@ -86,7 +86,7 @@ class ServerService:
             stack.push_async_callback(self._listeners.close)
             stack.push_async_callback(self._pod_resources.close)
             stack.callback(self.page.close)
-            waiting = asyncio.get_running_loop().call_later(_PODS_KNOWN_WITHIN_SECONDS, self._streams.known.set)
+            waiting = asyncio.get_running_loop().call_later(_MAX_PODS_WAIT_SECONDS, self._streams.known.set)
             stack.callback(waiting.cancel)
             tls = await self._listeners.open(self.handlers)
             try:

@@ -18,7 +18,7 @@ from shared.plugin_grpc.grpc_codes import code_name
 
 _SERVICE = "/containerd.services.content.v1.Content"
 _METADATA = (("containerd-namespace", "k8s.io"),)  # of what containerd pulls for CRI
-_ANSWER_SECONDS = 2.0
+_MAX_ANSWER_SECONDS = 2.0
 _MAX_BLOBS = 10_000  # of one repository
 _NAME = re.compile(r"[A-Za-z0-9._/-]+")  # what a filter takes as it is
 _SOURCE = "containerd.io/distribution.source"
@@ -100,7 +100,7 @@ class ContainerdContent:
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=lambda data: data,
         )
-        call = stub(request, timeout=_ANSWER_SECONDS, metadata=_METADATA)
+        call = stub(request, timeout=_MAX_ANSWER_SECONDS, metadata=_METADATA)
         try:
             async for data in call:
                 message = answer()

@@ -18,7 +18,7 @@ from shared.process.deadlines import waiting_for
 
 _SERVICE = "/containerd.services.tasks.v1.Tasks"
 _METADATA = (("containerd-namespace", "k8s.io"),)  # of what containerd runs for CRI
-_ANSWER_SECONDS = 10.0  # of each of the four requests
+_MAX_ANSWER_SECONDS = 10.0  # of each of the four requests
 _GONE = ("NotFound", "FailedPrecondition")  # there is no task, or its process has ended
 _UNDELETED = ("FailedPrecondition", "Unknown", "Internal")  # the task runs, or its shim cannot delete it like this
 _OPTIONS = (
@@ -33,7 +33,7 @@ async def end_task(endpoint: str, task_id: str) -> None:
     Without such a task there is nothing to do. Raises RuntimeCallError, at the latest after 40 s."""
     delete = tasks_pb2.DeleteTaskRequest(container_id=task_id)
     async with grpc.aio.insecure_channel(target(endpoint), options=_OPTIONS) as channel:
-        with waiting_for("containerd's task service", 4 * _ANSWER_SECONDS):
+        with waiting_for("containerd's task service", 4 * _MAX_ANSWER_SECONDS):
             if await _send(channel, "Delete", delete, expected=("NotFound", *_UNDELETED)) not in _UNDELETED:
                 return
             kill = tasks_pb2.KillRequest(container_id=task_id, signal=signal.SIGKILL, all=True)
@@ -46,7 +46,7 @@ async def _send(channel: Any, method: str, request: Any, expected: tuple[str, ..
     """Return "" or the code of a refusal that was expected. Raises RuntimeCallError for others."""
     stub = channel.unary_unary(f"{_SERVICE}/{method}", request_serializer=lambda message: message.SerializeToString())
     try:
-        await stub(request, timeout=_ANSWER_SECONDS, metadata=_METADATA)
+        await stub(request, timeout=_MAX_ANSWER_SECONDS, metadata=_METADATA)
     except grpc.aio.AioRpcError as error:
         code = code_name(error.code())
         if code not in expected:

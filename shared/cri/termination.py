@@ -16,9 +16,8 @@ MAX_FILE_BYTES = 4096
 MAX_LOG_BYTES = 2048
 MAX_LOG_LINES = 80
 _STREAMS = (b"stdout", b"stderr")
-_LOG_WINDOW_BYTES = (
-    1024 * 1024
-)  # 80 lines of 16 KiB (the runtime splits longer ones) fit in 1.3 MiB; what is kept is 2 KiB
+# 80 lines of 16 KiB (the runtime splits longer ones) fit in 1.3 MiB; what is kept is 2 KiB.
+_LOG_WINDOW_BYTES = 1024 * 1024
 
 
 def read_termination_message(

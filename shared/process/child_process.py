@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import IO, NamedTuple
 
 _PIECE_BYTES = 1 << 16  # read at a time
-_REAP_SECONDS = 5.0  # for a killed program; one in uninterruptible I/O may take as long as its file system
+_MAX_REAP_SECONDS = 5.0  # for a killed program; one in uninterruptible I/O may take as long as its file system
 
 
 class OutputTooLargeError(Exception):
@@ -46,7 +46,7 @@ async def run_child(
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_REAP_SECONDS):
+            async with asyncio.timeout(_MAX_REAP_SECONDS):
                 await process_end(child.pid)
         raise
     finally:

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 _CAP_SYS_RESOURCE = 24
 _MAX_SOCKET_PATH_BYTES = 107
-_VERSION_SECONDS = 10.0  # for `containerd --version`, which takes 20 ms
+_MAX_VERSION_SECONDS = 10.0  # for `containerd --version`, which takes 20 ms
 _INSTALL = "apt-get install containerd runc containernetworking-plugins"
 
 
@@ -67,7 +67,11 @@ def _read_version(path: str) -> tuple[int, int]:
     reason: object = "prints no version"
     try:
         done = subprocess.run(
-            [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_SECONDS, check=False
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_MAX_VERSION_SECONDS,
+            check=False,
         )
         if (version := read_version(done.stdout.decode(errors="replace"))) is not None:
             return version

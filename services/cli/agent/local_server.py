@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from shared.agent.places import LOCAL_SOCKET
 from shared.errors import OperatorError
 
-ANSWER_SECONDS = 10.0  # until the head of an answer
+MAX_ANSWER_SECONDS = 10.0  # until the head of an answer
 _REMEDY = "bulkhead status shows the processes"
 _MAX_REFUSAL_BYTES = 4096  # of a refusal that are shown
 _BLOCK_BYTES = 256 << 10  # bytes
@@ -28,7 +28,7 @@ def open_answer(run_dir: str, path: str, query: Query) -> Iterator[Iterator[byte
     Raises OperatorError for a refusal, or if there is no complete answer."""
     where = Path(run_dir) / LOCAL_SOCKET
     try:
-        connected = connect(where, ANSWER_SECONDS)
+        connected = connect(where, MAX_ANSWER_SECONDS)
     except OSError as error:
         raise answer_error(str(where), error) from error
     url = f"{path}?{urlencode(query)}" if query else path

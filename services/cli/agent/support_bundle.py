@@ -40,7 +40,7 @@ _MAX_STORIES_BYTES = 4 << 20
 _MAX_PART_BYTES = 2 << 20
 _LOGS = (*SERVICES, "supervisord", "bulkhead-supervisord", "containerd")  # other programs may log to the same directory
 _URL, _URL_FLAG = "staticPodURL", "manifest-url"
-_STACKS_SECONDS = 5.0  # that a process has to show its stacks
+_MAX_STACKS_SECONDS = 5.0  # that a process has to show its stacks
 _GZIP_LEVEL = 3  # of gzip: it takes a tenth of the default's time, and the text becomes a fifth larger
 _ENTRY_OVERHEAD_BYTES = 2048  # of an entry besides its content
 
@@ -161,7 +161,7 @@ def _stacks(agent: Agent, service: str) -> Callable[[], str]:
     def read() -> str:
         agent.require(service)
         question = Question(service, GetStacks(), Stacks)
-        open_answer = agent.client.ask([question], _STACKS_SECONDS).get(question)
+        open_answer = agent.client.ask([question], _MAX_STACKS_SECONDS).get(question)
         if not isinstance(open_answer, Stacks):
             raise agent.silence_of(service)
         return f"{open_answer.threads}\n\n{open_answer.tasks}\n"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import aiohttp
 
-from services.cli.agent.local_server import ANSWER_SECONDS, Query, answer_error, open_answer
+from services.cli.agent.local_server import MAX_ANSWER_SECONDS, Query, answer_error, open_answer
 from shared.agent.places import LOCAL_SOCKET
 from shared.errors import OperatorError
 
 _HOST = "http://bulkhead"  # a URL needs a host; a Unix socket has none
 _UPGRADE_REQUIRED = "Upgrade request required"
-_CLOSE_SECONDS = 1.0  # that the other side has to end a session that is given up
+_MAX_CLOSE_SECONDS = 1.0  # that the other side has to end a session that is given up
 _MAX_MESSAGE_BYTES = 32 << 20  # of a WebSocket message
 
 
@@ -24,10 +24,10 @@ async def local_websocket(
     """Yield an open WebSocket. Raises OperatorError for a refusal, or if there is no answer."""
     where = str(Path(run_dir) / LOCAL_SOCKET)
     connector = aiohttp.UnixConnector(path=where)
-    timeout, ends = aiohttp.ClientTimeout(total=None), aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS)
+    timeout, ends = aiohttp.ClientTimeout(total=None), aiohttp.ClientWSTimeout(ws_close=_MAX_CLOSE_SECONDS)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as client:
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(MAX_ANSWER_SECONDS):
                 socket = await client.ws_connect(
                     _HOST + path, params=query, protocols=(protocol,), max_msg_size=_MAX_MESSAGE_BYTES, timeout=ends
                 )

@@ -15,8 +15,8 @@ from shared.errors import OperatorError
 
 BOOTED = Path("/run/systemd/system")  # sd_booted(3) tests the same directory
 TIMEOUT_SECONDS = 90.0  # of one call; a daemon-reload of a busy machine takes some
-_JOURNAL_SECONDS = 10.0  # to read the journal
-_JOURNAL_LINES = 50  # of the journal
+_MAX_JOURNAL_SECONDS = 10.0  # to read the journal
+_MAX_JOURNAL_LINES = 50  # of the journal
 _BUS = "org.freedesktop.systemd1"
 _KEPT = frozenset(string.ascii_letters + string.digits)
 
@@ -59,8 +59,10 @@ def restart(unit: str) -> None:
 
 def read_journal(unit: str, since: float) -> list[str]:
     """Return the newest lines of the unit since `since` (wall seconds), without their times. Raises OperatorError."""
-    wanted = (f"--unit={unit}", f"--since=@{int(since)}", f"--lines={_JOURNAL_LINES}")
-    return _run("journalctl", *wanted, "--output=cat", "--no-pager", "--quiet", timeout=_JOURNAL_SECONDS).splitlines()
+    wanted = (f"--unit={unit}", f"--since=@{int(since)}", f"--lines={_MAX_JOURNAL_LINES}")
+    return _run(
+        "journalctl", *wanted, "--output=cat", "--no-pager", "--quiet", timeout=_MAX_JOURNAL_SECONDS
+    ).splitlines()
 
 
 def _named(command: Sequence[str]) -> str:

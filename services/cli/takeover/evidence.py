@@ -16,7 +16,7 @@ from shared.errors import OperatorError
 from shared.text.plain_text import plain
 
 _FILE_CLOCK_LAG_SECONDS = 0.1  # the clock that stamps files is up to a tick behind
-_TAIL_BYTES = 64 << 10  # of each log file that are read
+_MAX_TAIL_BYTES = 64 << 10  # of each log file that are read
 _MAX_LINE_CHARACTERS = 300  # of the line that are shown
 _ERRORS = ("E", "F")  # the first letters of klog's lines for errors
 # An error in the journal: a line of klog, or the line with which a process ends.
@@ -90,8 +90,8 @@ def _tail_lines(path: Path, since: float) -> Iterator[bytes]:
             return
         with path.open("rb") as file:
             size = file.seek(0, 2)
-            file.seek(max(size - _TAIL_BYTES, 0))
-            lines = file.read(_TAIL_BYTES).splitlines()
+            file.seek(max(size - _MAX_TAIL_BYTES, 0))
+            lines = file.read(_MAX_TAIL_BYTES).splitlines()
     except OSError:
         return
-    yield from lines[1:] if size > _TAIL_BYTES else lines
+    yield from lines[1:] if size > _MAX_TAIL_BYTES else lines

@@ -51,7 +51,7 @@ from shared.errors import OperatorError
 Write = Callable[[str], None]
 STATE = Path("/var/lib/bulkhead")
 _PROGRAM = "kubelet"
-_PREFLIGHT_SECONDS = 60.0  # of each check
+_MAX_PREFLIGHT_SECONDS = 60.0  # of each check
 _FILE = DROP_INS / f"{UNIT}.d" / DROP_IN
 
 
@@ -129,7 +129,9 @@ def _take_over(unit: ServiceUnit, options: Options, account: Account) -> int:
     begun = bool(unfinished) or loaded or _FILE.exists()
     found = _unfinished_takeover(unit) if begun else _checked(unit, run_dir, needs_api_server=needs_api_server)
     if not begun and not found.problems and not options.ignore_preflight:
-        problems = preflight_problems(examine(Preflight(timeout=_PREFLIGHT_SECONDS)), needs_api_server=needs_api_server)
+        problems = preflight_problems(
+            examine(Preflight(timeout=_MAX_PREFLIGHT_SECONDS)), needs_api_server=needs_api_server
+        )
         found = replace(found, problems=tuple(problems))
     if found.problems or found.config is None:
         for line in found.problems:
@@ -242,7 +244,7 @@ def _unfinished_takeover(unit: ServiceUnit) -> Found:
 
 def _show_plan(unit: ServiceUnit, options: Options, account: Account) -> int:
     out, err = account.line, account.problem
-    report = examine(Preflight(timeout=_PREFLIGHT_SECONDS))
+    report = examine(Preflight(timeout=_MAX_PREFLIGHT_SECONDS))
     account.node, account.preflight = report.node, report_data(report)
     account.show((*report_text(report, paint()), ""))
     found = _checked(unit, options.run_dir, needs_api_server=options.needs_api_server)

@@ -25,7 +25,7 @@ from shared.errors import OperatorError
 from shared.files.atomic import remove_unfinished, sync_directory, write_atomically
 
 INTERVAL_SECONDS = 0.25  # seconds
-_HEALTHZ_SECONDS = 2.0  # to ask the kubelet's healthz
+_MAX_HEALTHZ_SECONDS = 2.0  # to ask the kubelet's healthz
 _MAX_NAMED_CONTAINERS = 3  # containers named in one line
 
 
@@ -242,7 +242,7 @@ def _text(path: Path) -> str | None:
 
 def _is_healthy(address: str, port: int) -> bool:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
-    connection = http.client.HTTPConnection(host, port, timeout=_HEALTHZ_SECONDS)
+    connection = http.client.HTTPConnection(host, port, timeout=_MAX_HEALTHZ_SECONDS)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status == http.client.OK

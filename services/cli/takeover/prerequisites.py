@@ -24,7 +24,7 @@ from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError
 from shared.text.plain_text import plain
 
-_VERSION_SECONDS = 20.0  # for `kubelet --version`
+_MAX_VERSION_SECONDS = 20.0  # for `kubelet --version`
 _MIN_FREE_BYTES = 64 << 20  # that must be free where the agent writes records, logs and compiled modules
 
 
@@ -130,11 +130,11 @@ def _version(program: str, seen: _Findings) -> str:
     """Return what the program prints as its version. A program that cannot be run is a problem."""
     try:
         done = subprocess.run(
-            [program, "--version"], capture_output=True, check=False, timeout=_VERSION_SECONDS, text=True,
+            [program, "--version"], capture_output=True, check=False, timeout=_MAX_VERSION_SECONDS, text=True,
             errors="replace", stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"it did not end within {_VERSION_SECONDS:.0f} s"
+        reason = error.strerror if isinstance(error, OSError) else f"it did not end within {_MAX_VERSION_SECONDS:.0f} s"
         seen.problems.append(f"{program} --version: {reason} (the roll-back needs a kubelet that works)")
         return ""
     lines = done.stdout.strip().splitlines()

@@ -11,7 +11,7 @@ UNIT = "kubelet.service"
 DROP_INS = Path("/etc/systemd/system")
 DROP_IN = "90-bulkhead.conf"
 _PLAIN = re.compile(r"[\w@+=:,./${}^~-]+")  # systemd reads such a word unchanged
-_STEADY_SECONDS = 60.0  # that a kubelet must run after systemd had to start it again
+_MIN_STEADY_SECONDS = 60.0  # that a kubelet must run after systemd had to start it again
 # The prefix in ExecStart=+program gives the program other rights.
 _PREFIXES = {"privileged": "+", "no-setuid": "!", "ambient": "!!"}
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -84,9 +84,9 @@ def list_refusals(unit: ServiceUnit, bulkhead: str, wall: float) -> list[str]:
             f"{UNIT} is {unit.active_state} ({unit.sub_state}), there is no kubelet that works to return to "
             f"(journalctl -u {UNIT} shows why; repair it first)"
         )
-    elif unit.restarts and wall - unit.main_started < _STEADY_SECONDS:
+    elif unit.restarts and wall - unit.main_started < _MIN_STEADY_SECONDS:
         found.append(
-            f"{UNIT} has ended and was started again by systemd within the last {_STEADY_SECONDS:.0f} s "
+            f"{UNIT} has ended and was started again by systemd within the last {_MIN_STEADY_SECONDS:.0f} s "
             f"(journalctl -u {UNIT} shows why; if that has passed, wait a minute)"
         )
     return found

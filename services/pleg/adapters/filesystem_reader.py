@@ -8,7 +8,7 @@ from bus.messages.cgroup_details import HostFilesystem
 from bus.messages.usage import FilesystemUsage, filesystem_usage
 from services.pleg.adapters.block_devices import device_of
 
-READ_SECONDS = 2.0  # for the answer of a filesystem
+MAX_READ_SECONDS = 2.0  # for the answer of a filesystem
 MAX_READS = 4  # filesystems that are read at the same time
 
 
@@ -28,7 +28,7 @@ class FilesystemReader:
         self._reading[path] = reading
         reading.add_done_callback(lambda _: self._reading.pop(path, None))
         try:
-            async with asyncio.timeout(READ_SECONDS):
+            async with asyncio.timeout(MAX_READ_SECONDS):
                 return await asyncio.shield(reading)
         except TimeoutError:
             return None

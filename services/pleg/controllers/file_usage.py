@@ -25,17 +25,17 @@ from shared.model.frozen_copy import replace
 
 log = logging.getLogger(__name__)
 
-PERIOD_WITHOUT_VOLUMES = 60.0  # seconds between two measurements of logs, where volumes are not measured
+PERIOD_WITHOUT_VOLUMES_SECONDS = 60.0  # between two measurements of logs, where volumes are not measured
 PAUSE_FACTOR = 20  # a measurement of 1 s is repeated after 20 s at the earliest
 MAX_PAUSE_SECONDS = 3600.0  # also after a measurement that hung for hours
-NEXT_SECONDS = 2.0  # for which the next pod waits for the one that is measured
+MAX_NEXT_SECONDS = 2.0  # for which the next pod waits for the one that is measured
 TURN_SECONDS = 1.0  # of counting the files of a pod before the next one in the queue has its turn
 LONG_SECONDS = 600.0  # of counting, or twice as long as the last time, after which a count is given up
 MAX_COUNT_SECONDS = 2400.0
 LONG_PODS = 4  # pods whose last count was given up; more such pods together get as much time as these
-VOLUME_SECONDS = 2.5  # for the answer of volume
+MAX_VOLUME_SECONDS = 2.5  # for the answer of volume
 MAX_VOLUME_REQUESTS = 32  # to volume at the same time
-REFRESH_SECONDS = 3.0  # for which a request waits for figures
+MAX_REFRESH_SECONDS = 3.0  # for which a request waits for figures
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class FileUsage:
         self._bus = context.bus
         period = context.config.volume_stats_agg_period
         self._volumes = period > 0
-        self._period = period if self._volumes else PERIOD_WITHOUT_VOLUMES
+        self._period = period if self._volumes else PERIOD_WITHOUT_VOLUMES_SECONDS
         self._errors = PodErrors(log, context.bus.trouble, context.clock)
         self._present: frozenset[str] = frozenset()
         self._measured: dict[str, _Measured] = {}
@@ -101,13 +101,13 @@ class FileUsage:
             return measured.began_at < oldest and self._is_rested(uid, measured, now)
 
         try:
-            async with asyncio.timeout(REFRESH_SECONDS):
+            async with asyncio.timeout(MAX_REFRESH_SECONDS):
                 while (measuring := self._begin(pods, is_due)) is not None:
                     await asyncio.shield(measuring)
                 if self._asking:
                     await asyncio.wait([*self._asking.values()])
         except TimeoutError:
-            log.debug("the files of pods take longer than %.0f s to measure", REFRESH_SECONDS)
+            log.debug("the files of pods take longer than %.0f s to measure", MAX_REFRESH_SECONDS)
 
     def close(self) -> None:
         """End all measurements."""
@@ -142,7 +142,7 @@ class FileUsage:
         except RuntimeCallError as error:  # the relists report it
             log.debug("could not read the use of writable layers and images: %s", error)
         for pod in pods:
-            done, _ = await asyncio.wait({self._begin_pod(pod)}, timeout=NEXT_SECONDS)
+            done, _ = await asyncio.wait({self._begin_pod(pod)}, timeout=MAX_NEXT_SECONDS)
             if done:
                 self._late.discard(pod.uid)
             elif pod.uid in self._begun and pod.uid not in self._late:
@@ -150,7 +150,7 @@ class FileUsage:
                 text = "measuring the files of pod %s/%s (%s) takes longer than %.0f s: until that ends its figures are"
                 text += " the last ones, or what is counted so far where that is more; see how many files its volumes"
                 text += " have, and whether a file system that is mounted in them answers"
-                log.warning(text, pod.namespace, pod.name, pod.uid, NEXT_SECONDS)
+                log.warning(text, pod.namespace, pod.name, pod.uid, MAX_NEXT_SECONDS)
 
     def _begin_pod(self, pod: PodUsage) -> asyncio.Task[None]:
         measuring = asyncio.create_task(self._measure_pod(pod), name=f"measure files of pod {pod.uid}")
@@ -204,7 +204,7 @@ class FileUsage:
         async with self._requests:
             try:
                 request = GetVolumeUsage(uid=uid)
-                volumes = (await self._bus.ask("volume", request, FoundVolumeUsage, VOLUME_SECONDS)).volumes
+                volumes = (await self._bus.ask("volume", request, FoundVolumeUsage, MAX_VOLUME_SECONDS)).volumes
             except (NoAnswerError, RequestRefusedError) as error:
                 log.debug("the usage of volumes of pod %s is not known: %s", uid, error)
         if uid in self._present:

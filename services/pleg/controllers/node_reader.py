@@ -12,7 +12,7 @@ from services.pleg.core.node_observation import MachineReading, NodeObservation
 from shared.cri.interface import Runtime, RuntimeCallError, RuntimeFeatures, RuntimeVersion
 
 STATUS_SECONDS = 5.0  # between two readings, as in the kubelet (pods.md 0.1)
-ANSWER_SECONDS = 10.0  # a slower answer to Status counts as none
+MAX_ANSWER_SECONDS = 10.0  # a slower answer to Status counts as none
 ReadMachine = Callable[[str], Awaitable[MachineReading]]  # of a path on the filesystem of the root directory
 
 
@@ -58,7 +58,7 @@ class NodeReader:
     async def _ask_runtime(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(ANSWER_SECONDS):
+                async with asyncio.timeout(MAX_ANSWER_SECONDS):
                     if (version := self._version) is None:
                         version = await self._runtime.version()
                         self._features = await self._runtime.features()  # they change only with the runtime
@@ -66,7 +66,7 @@ class NodeReader:
                     conditions = await self._runtime.status()
             except (RuntimeCallError, TimeoutError) as failure:
                 if isinstance(failure, TimeoutError):
-                    failure = RuntimeCallError("Status", "DeadlineExceeded", f"no answer in {ANSWER_SECONDS:.0f} s")
+                    failure = RuntimeCallError("Status", "DeadlineExceeded", f"no answer in {MAX_ANSWER_SECONDS:.0f} s")
                 self._version = None
                 self._facts.runtime_silent(self._clock.monotonic())
                 self._trouble(failure)

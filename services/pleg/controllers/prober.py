@@ -25,7 +25,7 @@ from shared.model.runtime import RuntimePod
 
 log = logging.getLogger(__name__)
 
-FIRST_RESULT_SECONDS = 15.0  # for which the stream waits for first results before it is marked complete
+MAX_FIRST_RESULT_SECONDS = 15.0  # for which the stream waits for first results before it is marked complete
 
 Try = Callable[[ProbeSpec, str, str], Awaitable[Outcome]]  # (spec, container id, pod IP)
 
@@ -65,7 +65,7 @@ class Prober:
         for uid in self._set.take_unused():
             self._saved.pop(uid, None)
             self._files.forget(uid)
-        self._deadline = asyncio.get_running_loop().call_later(FIRST_RESULT_SECONDS, self._end_wait)
+        self._deadline = asyncio.get_running_loop().call_later(MAX_FIRST_RESULT_SECONDS, self._end_wait)
         self._consider_complete()
 
     def close(self) -> None:

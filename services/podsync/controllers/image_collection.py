@@ -27,7 +27,7 @@ COLLECTED = counter("kubelet_image_garbage_collected_total", "Unused images that
 COLLECT_SECONDS = 300.0
 LIST_SECONDS = 5.0  # from the start to the first list of images
 FIRST_SECONDS = 60.0  # from the start to the first collection, so that the work on pods goes first
-USAGE_ANSWER_SECONDS = 10.0
+MAX_USAGE_ANSWER_SECONDS = 10.0
 
 
 class ImageCollection:
@@ -158,7 +158,7 @@ class ImageCollection:
         """Return the capacity and the available bytes of the image filesystem. Raises CollectionError."""
         try:
             request = GetUsage(max_age_seconds=COLLECT_SECONDS / 10, pods=False)
-            answer = await self._bus.ask("pleg", request, FoundUsage, timeout=USAGE_ANSWER_SECONDS)
+            answer = await self._bus.ask("pleg", request, FoundUsage, timeout=MAX_USAGE_ANSWER_SECONDS)
         except (NoAnswerError, RequestRefusedError) as error:
             raise CollectionError(f"the image filesystem is not known: {error}") from None
         usage = answer.node.imagefs

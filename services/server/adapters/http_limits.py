@@ -33,10 +33,10 @@ MAX_HEADER_FIELDS = 200  # of one head
 _FIELD_COST_BYTES = 300  # memory that a parsed field takes besides its text
 MAX_AHEAD_BYTES = 16 << 10  # of later requests that are held, and at most one more read; the kernel keeps the rest
 _BODY_BUFFER_BYTES = 4 << 10  # of a body that are read ahead; few handlers read one
-_LINGER_SECONDS = 1.0  # to wait for the rest of a body that the handler did not read
-_REFUSAL_SECONDS = 0.5  # for a refused client to read the reason while it may still be sending
-_SHUTDOWN_SECONDS = 1.0  # that open requests get when the server ends
-_CANCELLATION_SECONDS = 0.1  # that handlers get to end after they were cancelled
+_MAX_LINGER_SECONDS = 1.0  # to wait for the rest of a body that the handler did not read
+_MAX_REFUSAL_SECONDS = 0.5  # for a refused client to read the reason while it may still be sending
+_MAX_SHUTDOWN_SECONDS = 1.0  # that open requests get when the server ends
+_MAX_CANCELLATION_SECONDS = 0.1  # that handlers get to end after they were cancelled
 _RECEIVE_BUFFER_BYTES = 1 << 20  # that the kernel buffers of an authorized client; the kernel has a limit of its own
 # A Linux socket option; 0 = the kernel may change the buffer's size again, as it does where no size was set.
 _SO_BUF_LOCK = 72
@@ -212,7 +212,7 @@ class Connection(OpenConnection, asyncio.Protocol):
         if self._transport is not None:
             head = b"Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
             self._transport.write(b"HTTP/1.1 " + status + b"\r\n" + head + status)
-            asyncio.get_running_loop().call_later(_REFUSAL_SECONDS, self._transport.close)
+            asyncio.get_running_loop().call_later(_MAX_REFUSAL_SECONDS, self._transport.close)
 
     def _limit(self, seconds: float | None) -> None:
         """End the connection after this many seconds, unless another limit is set before; None = no limit."""
@@ -243,7 +243,7 @@ class LimitedServer:
             max_field_size=2 * MAX_HEAD_BYTES,
             max_headers=2 * MAX_HEADER_FIELDS,
             read_bufsize=_BODY_BUFFER_BYTES,
-            lingering_time=_LINGER_SECONDS,
+            lingering_time=_MAX_LINGER_SECONDS,
             auto_decompress=False,
             logger=logger,
             access_log=None,
@@ -286,7 +286,7 @@ class LimitedServer:
             )  # fmt: skip
         return authorized
 
-    async def drain(self, seconds: float = _SHUTDOWN_SECONDS) -> None:
+    async def drain(self, seconds: float = _MAX_SHUTDOWN_SECONDS) -> None:
         """Close idle connections, and wait at most this long for the requests in progress."""
         self.draining = True
         for connection in list(self.connections.values()):
@@ -295,7 +295,7 @@ class LimitedServer:
             self._all_ended.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all_ended.wait(), seconds)
-        await self.http.shutdown(_CANCELLATION_SECONDS)
+        await self.http.shutdown(_MAX_CANCELLATION_SECONDS)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request[_CONNECTION] = self.connections[request.protocol]

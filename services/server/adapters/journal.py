@@ -11,7 +11,7 @@ from shared.process.child_process import OutputTooLargeError, process_end, run_c
 
 _PIECE_BYTES = 64 << 10  # read at a time
 _MAX_UNIT_LIST_BYTES = 4 << 20  # of the list of all units
-_REAP_SECONDS = 5.0
+_MAX_REAP_SECONDS = 5.0
 
 
 async def units(seconds: float) -> str:
@@ -42,7 +42,7 @@ async def journal_output(command: Sequence[str]) -> AsyncGenerator[bytes, None]:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_REAP_SECONDS):
+            async with asyncio.timeout(_MAX_REAP_SECONDS):
                 await process_end(child.pid)
         child.stdout.close()
         child.poll()

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from services.server.core.streams import upgrade
 from services.server.core.streams.upgrade import ResponseHead, StreamingServer, UpgradeError
 
-DIAL_SECONDS = 30.0  # until the runtime accepts the connection, and again until it answers
-_REFUSAL_SECONDS = 10.0  # for the body of an answer that is no upgrade
+MAX_DIAL_SECONDS = 30.0  # until the runtime accepts the connection, and again until it answers
+_MAX_REFUSAL_SECONDS = 10.0  # for the body of an answer that is no upgrade
 _MAX_REFUSAL_BYTES = 1 << 20  # of the body of such an answer
 BUFFER_BYTES = 128 << 10  # asyncio stops reading at twice that
 CHUNK_BYTES = 256 << 10  # copied at a time
@@ -33,7 +33,7 @@ class Backend:
         wanted = _MAX_REFUSAL_BYTES if self.head.length is None else min(self.head.length, _MAX_REFUSAL_BYTES)
         body = b""
         try:
-            async with asyncio.timeout(_REFUSAL_SECONDS):
+            async with asyncio.timeout(_MAX_REFUSAL_SECONDS):
                 while len(body) < wanted and not (chunked and body.endswith(b"0\r\n\r\n")):
                     part = await self.reader.read(wanted - len(body))
                     if not part:
@@ -61,7 +61,7 @@ async def connect(server: StreamingServer, request: bytes) -> Backend:
     """Send an upgrade request and read the head of the answer. Raises UpgradeError."""
     where = f"dial tcp {server.host}:{server.port}"
     try:
-        async with asyncio.timeout(DIAL_SECONDS):
+        async with asyncio.timeout(MAX_DIAL_SECONDS):
             reader, writer = await asyncio.open_connection(
                 server.host, server.port, limit=BUFFER_BYTES, ssl=True if server.tls else None
             )
@@ -71,7 +71,7 @@ async def connect(server: StreamingServer, request: bytes) -> Backend:
         raise UpgradeError(f"error dialing backend: {where}: {_why(error)}") from error
     try:
         writer.write(request)
-        async with asyncio.timeout(DIAL_SECONDS):
+        async with asyncio.timeout(MAX_DIAL_SECONDS):
             await writer.drain()
             raw_head = await reader.readuntil(b"\r\n\r\n")
         return Backend(reader, writer, upgrade.parse_response_head(raw_head), raw_head)

@@ -18,7 +18,7 @@ from services.server.controllers.request_handler import EndpointHandler
 from services.server.core.logs.node_log_query import NodeLogQuery, NodeLogQueryError, listed, parse_node_log_query
 from services.server.core.routes import Endpoint
 
-QUERY_SECONDS = 30.0  # of one query, all services together
+MAX_QUERY_SECONDS = 30.0  # of one query, all services together
 MAX_QUERIES = 8  # that run at the same time; the wait of others counts as their time
 _BLOCK_BYTES = 256 << 10
 
@@ -70,7 +70,7 @@ class SystemLogs:
         response = web.StreamResponse(headers=headers | ({"Content-Encoding": "gzip"} if packed else {}))
         await response.prepare(request)
         packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16) if packed else None
-        with_timeout = asyncio.timeout(QUERY_SECONDS)
+        with_timeout = asyncio.timeout(MAX_QUERY_SECONDS)
         try:
             async with with_timeout, self._running, aclosing(self._output(query)) as output:
                 async for piece in output:
@@ -84,7 +84,7 @@ class SystemLogs:
 
     async def _output(self, query: NodeLogQuery) -> AsyncGenerator[bytes, None]:
         """Yield the body: the journal's lines, or the log files of services that the journal does not have."""
-        known = await units(QUERY_SECONDS)
+        known = await units(MAX_QUERY_SECONDS)
         in_files = [service for service in query.services if f"{service}.service" not in known]
         if in_files and query.has_options:
             text = "options present and query resolved to log files for"

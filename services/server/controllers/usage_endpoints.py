@@ -19,7 +19,7 @@ from services.server.core.routes import Endpoint
 
 TIMEOUT_SECONDS = 5.0  # that pleg has to answer
 READING_SECONDS = 10.0  # between pleg's readings: an answer is at most this old
-FRESH_SECONDS = 2.0  # the greatest age of a reading for clients that compute rates from two answers
+MAX_FRESH_AGE_SECONDS = 2.0  # the greatest age of a reading for clients that compute rates from two answers
 ONLY_CPU_AND_MEMORY = "only_cpu_and_memory"
 FORM = "application/x-www-form-urlencoded"
 MAX_FORM_BYTES = 4096
@@ -47,7 +47,7 @@ class UsageEndpoints:
             values = [*parse_query(await _form(request)).get(ONLY_CPU_AND_MEMORY, []), *values]
         only_cpu_and_memory = values == ["true"]
         try:
-            found = await self._usage(FRESH_SECONDS if only_cpu_and_memory else READING_SECONDS)
+            found = await self._usage(MAX_FRESH_AGE_SECONDS if only_cpu_and_memory else READING_SECONDS)
         except (NoAnswerError, RequestRefusedError) as error:
             return plain(500, f"Internal Error: failed to list pod stats: {error}\n")
         document = summary(found, self._node_name, only_cpu_and_memory=only_cpu_and_memory)
@@ -57,7 +57,7 @@ class UsageEndpoints:
     async def resource(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
         """Answer `/metrics/resource`."""
         try:
-            found = await self._usage(FRESH_SECONDS)
+            found = await self._usage(MAX_FRESH_AGE_SECONDS)
         except (NoAnswerError, RequestRefusedError):
             found = None
         return page(request, resource_page(found))
@@ -66,7 +66,7 @@ class UsageEndpoints:
         """Answer `/metrics/cadvisor`."""
         try:
             found = await self._bus.ask(
-                "pleg", GetCgroups(max_age_seconds=FRESH_SECONDS), FoundCgroups, TIMEOUT_SECONDS
+                "pleg", GetCgroups(max_age_seconds=MAX_FRESH_AGE_SECONDS), FoundCgroups, TIMEOUT_SECONDS
             )
         except (NoAnswerError, RequestRefusedError):
             found = None

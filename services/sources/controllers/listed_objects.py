@@ -15,7 +15,7 @@ from shared.model.objects import Object
 
 log = logging.getLogger(__name__)
 
-FIRST_SYNC_SECONDS = 1.0  # for which a request waits for the first list
+MAX_FIRST_SYNC_SECONDS = 1.0  # for which a request waits for the first list
 
 
 class ListedObjects:
@@ -51,12 +51,12 @@ class ListedObjects:
         await self._list_watch.run()
 
     async def sync(self) -> bool:
-        """Begin the watch if it does not run, wait for at most `FIRST_SYNC_SECONDS`, and return whether the
+        """Begin the watch if it does not run, wait for at most `MAX_FIRST_SYNC_SECONDS`, and return whether the
         collection was listed."""
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self.run(), name=self._what)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_SYNC_SECONDS):
+            async with asyncio.timeout(MAX_FIRST_SYNC_SECONDS):
                 await self.synced.wait()
         return self.synced.is_set()
 

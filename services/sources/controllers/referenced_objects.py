@@ -24,7 +24,7 @@ KINDS = ("Secret", "ConfigMap")
 # rate limit of sources: 1 400 objects at 30 requests a second are each read again within 94 s.
 REFRESH_SECONDS = 30.0
 REFRESH_SHARE = 0.5  # of the rate limit of sources
-FIRST_VERSIONS_SECONDS = 10.0  # to wait for the first version of an object
+MAX_FIRST_VERSIONS_SECONDS = 10.0  # to wait for the first version of an object
 
 
 class ReferencedObjects:
@@ -86,7 +86,7 @@ class ReferencedObjects:
             if reference.key not in known and self._store.sends_first_version(reference)
         }
         if self._awaited:
-            self._overdue = asyncio.get_running_loop().call_later(FIRST_VERSIONS_SECONDS, self._complete)
+            self._overdue = asyncio.get_running_loop().call_later(MAX_FIRST_VERSIONS_SECONDS, self._complete)
         else:
             self._complete()
 

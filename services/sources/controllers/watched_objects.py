@@ -25,7 +25,7 @@ from shared.podspec.references import Reference
 log = logging.getLogger(__name__)
 
 MIN_WATCH_SECONDS = 1800.0  # long, because single objects change rarely
-FIRST_SYNC_SECONDS = 1.0  # for which a request waits until the object is listed
+MAX_FIRST_SYNC_SECONDS = 1.0  # for which a request waits until the object is listed
 
 
 class _Watched:
@@ -179,7 +179,7 @@ class WatchedObjects:
         if watched.read is not None:
             return FoundObject(object=watched.read)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_SYNC_SECONDS):
+            async with asyncio.timeout(MAX_FIRST_SYNC_SECONDS):
                 await watched.synced.wait()
         if not watched.synced.is_set():
             return FoundObject(object=None, error=f"failed to sync {kind} cache: timed out waiting for the condition")

@@ -23,7 +23,7 @@ from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 
-_WATCH_SECONDS = 10.0  # within which the watch shows the effect of our request
+_MAX_WATCH_SECONDS = 10.0  # within which the watch shows the effect of our request
 
 
 class MirrorPods:
@@ -80,7 +80,7 @@ class MirrorPods:
 
     def _expect(self, key: str) -> None:
         """Note a request before it is sent, because the watch may show its effect before its answer arrives."""
-        self._unseen[key] = self._clock.monotonic() + _WATCH_SECONDS
+        self._unseen[key] = self._clock.monotonic() + _MAX_WATCH_SECONDS
 
     async def _delete(self, mirror: MirrorPod) -> None:
         path = paths.pod(mirror.namespace, mirror.name)

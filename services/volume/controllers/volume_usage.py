@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 MAX_READINGS = 8  # at the same time
 MAX_READINGS_PER_SERVER = 2  # at the same time, of one driver, or of one type of volume with servers
 TIMEOUT_SECONDS = 30.0  # of one reading
-WAIT_SECONDS = 2.0  # that a request waits for readings
+MAX_WAIT_SECONDS = 2.0  # that a request waits for readings
 
 Key = tuple[str, str]  # pod UID, key of the volume
 
@@ -50,7 +50,7 @@ class VolumeUsages:
         if pod is None or not measured:
             return FoundVolumeUsage()
         readings = [self._begin(uid, key, pod.mounts[key]) for key in {*measured.values()}]
-        await asyncio.wait(readings, timeout=WAIT_SECONDS)
+        await asyncio.wait(readings, timeout=MAX_WAIT_SECONDS)
         found = []
         for name, key in measured.items():
             if (last := self._last.get((uid, key))) is not None:

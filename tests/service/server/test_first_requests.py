@@ -20,7 +20,7 @@ async def test_a_server_that_was_just_started_answers_once_it_knows_the_pods(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.server.controllers.listeners.ServedEndpoints", _everything_served)
-    monkeypatch.setattr("services.server.service._PODS_KNOWN_WITHIN_SECONDS", 600)
+    monkeypatch.setattr("services.server.service._MAX_PODS_WAIT_SECONDS", 600)
     node = Node(complete=False)
     async with running(configuration(tmp_path), node) as server:
         monkeypatch.setattr(node.cri, "refuse_exec", lambda _: None)
@@ -40,6 +40,6 @@ async def test_a_server_that_does_not_get_to_know_all_pods_answers_by_what_it_kn
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.server.controllers.listeners.ServedEndpoints", _everything_served)
-    monkeypatch.setattr("services.server.service._PODS_KNOWN_WITHIN_SECONDS", 0.1)
+    monkeypatch.setattr("services.server.service._MAX_PODS_WAIT_SECONDS", 0.1)
     async with running(configuration(tmp_path), Node(complete=False)) as server:
         assert await server.get(f"{server.read_only}{RUN}", "POST") == (404, "pod does not exist")

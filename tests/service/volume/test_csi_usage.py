@@ -58,7 +58,7 @@ async def test_a_driver_without_statistics_is_not_asked_for_them(cluster: CsiClu
 async def test_a_driver_that_fails_or_hangs_leaves_the_last_figures(
     cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(volume_usage, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(volume_usage, "MAX_WAIT_SECONDS", 0.2)
     async with cluster.volume():
         cluster.run("a")
         await cluster.until_mounted("a")

@@ -114,7 +114,7 @@ async def test_a_failure_has_its_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Answer], code: str
 ) -> None:
     if code == "DeadlineExceeded":
-        monkeypatch.setattr(content_store, "_ANSWER_SECONDS", 0.2)
+        monkeypatch.setattr(content_store, "_MAX_ANSWER_SECONDS", 0.2)
     async with store(tmp_path, Service(**answers)) as content:
         with pytest.raises(ContentStoreError) as error:
             await content.ingests()

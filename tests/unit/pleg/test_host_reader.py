@@ -49,7 +49,7 @@ async def test_a_filesystem_that_hangs_keeps_its_capacity_and_the_rest_is_read(
         return real(path)
 
     monkeypatch.setattr(os, "statvfs", hang)
-    monkeypatch.setattr(filesystem_reader, "READ_SECONDS", 0.05)
+    monkeypatch.setattr(filesystem_reader, "MAX_READ_SECONDS", 0.05)
     (proc / "meminfo").write_text("MemTotal:  2048 kB\n")
     after = await machine.read(str(tmp_path))
     answers.set()

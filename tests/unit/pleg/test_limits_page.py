@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
             disk_usage.MAX_LINKED_FILES,
         ),
         ("share of the time in which the files of a pod are measured", f"1/{file_usage.PAUSE_FACTOR}"),
-        ("seconds that the next pod waits for one whose files are measured", f"{file_usage.NEXT_SECONDS:.0f}"),
+        ("seconds that the next pod waits for one whose files are measured", f"{file_usage.MAX_NEXT_SECONDS:.0f}"),
         (
             "seconds of a turn, in which the files of a pod are counted; pods that have a turn at the same time",
             f"{file_usage.TURN_SECONDS:.0f}; {usage_source.MAX_COUNTS}",
@@ -48,11 +48,11 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ),
         (
             "seconds that such figures of a pod are waited for; seconds of one reading",
-            f"{volume_usage.WAIT_SECONDS:.0f}; {volume_usage.TIMEOUT_SECONDS:.0f}",
+            f"{volume_usage.MAX_WAIT_SECONDS:.0f}; {volume_usage.TIMEOUT_SECONDS:.0f}",
         ),
         (
             "seconds that a request waits for a reading; for new figures of files",
-            f"{usage_endpoints.TIMEOUT_SECONDS:.0f}; {file_usage.REFRESH_SECONDS:.0f}",
+            f"{usage_endpoints.TIMEOUT_SECONDS:.0f}; {file_usage.MAX_REFRESH_SECONDS:.0f}",
         ),
         ("bytes of a form to `/stats/summary`", usage_endpoints.MAX_FORM_BYTES),
     ],

@@ -112,12 +112,12 @@ async def test_a_filesystem_that_hangs_costs_its_own_figures_alone(
 
     real = os.statvfs
     monkeypatch.setattr(os, "statvfs", statvfs)
-    monkeypatch.setattr(filesystem_reader, "READ_SECONDS", 0.05)
+    monkeypatch.setattr(filesystem_reader, "MAX_READ_SECONDS", 0.05)
     reader = FilesystemReader()
     assert await reader.read("/hangs", 1.0) is None
     assert await reader.read("/hangs", 1.0) is None
     assert calls == ["/hangs"]
-    monkeypatch.setattr(filesystem_reader, "READ_SECONDS", 60.0)
+    monkeypatch.setattr(filesystem_reader, "MAX_READ_SECONDS", 60.0)
     found = await reader.read(str(tmp_path), 1.0)
     assert found is not None and found.device and (found.usage.capacity or 0) > 0
     answers.set()

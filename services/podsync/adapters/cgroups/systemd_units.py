@@ -18,8 +18,8 @@ from shared.process.deadlines import in_turn
 
 log = logging.getLogger(__name__)
 
-CONNECT_SECONDS = 10.0
-CALL_SECONDS = 30.0  # for an answer, and again for the end of a job
+MAX_CONNECT_SECONDS = 10.0
+MAX_CALL_SECONDS = 30.0  # for an answer, and again for the end of a job
 _NAME, _PATH = "org.freedesktop.systemd1", "/org/freedesktop/systemd1"
 _BUS, _BUS_PATH = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 _MANAGER = "org.freedesktop.systemd1.Manager"
@@ -88,9 +88,9 @@ class SystemdUnits:
         async with in_turn(self._connecting, "the connection to systemd"):
             if self._bus is not None and self._bus.connected:
                 return self._bus
-            bus = MessageBus(bus_address=self._address, bus_type=BusType.SYSTEM, auth_timeout=CONNECT_SECONDS)
+            bus = MessageBus(bus_address=self._address, bus_type=BusType.SYSTEM, auth_timeout=MAX_CONNECT_SECONDS)
             try:
-                async with asyncio.timeout(CONNECT_SECONDS):
+                async with asyncio.timeout(MAX_CONNECT_SECONDS):
                     await bus.connect()
             except (OSError, TimeoutError, DBusFastError, EOFError) as error:
                 why = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -121,7 +121,7 @@ class SystemdUnits:
     async def _send(self, bus: MessageBus, message: Message) -> Any:
         """Send the message and return the first value of the answer. Raises SystemdError."""
         try:
-            async with asyncio.timeout(CALL_SECONDS):
+            async with asyncio.timeout(MAX_CALL_SECONDS):
                 answer = await bus.call(message)
         except (OSError, TimeoutError, DBusFastError, EOFError) as error:
             if not isinstance(error, TimeoutError) and bus is self._bus:
@@ -142,10 +142,10 @@ class SystemdUnits:
             future = asyncio.get_running_loop().create_future()
             self._waiting[job] = future
             try:
-                async with asyncio.timeout(CALL_SECONDS):
+                async with asyncio.timeout(MAX_CALL_SECONDS):
                     result = await future
             except TimeoutError:
-                raise SystemdError(f"systemd: {what} took longer than {CALL_SECONDS:.0f} s") from None
+                raise SystemdError(f"systemd: {what} took longer than {MAX_CALL_SECONDS:.0f} s") from None
             finally:
                 self._waiting.pop(job, None)
         if result != _DONE:

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 _USER = "kubelet"
 _MAX_RECORD_BYTES = 4096
-_TOOL_SECONDS = 10.0
+_MAX_TOOL_SECONDS = 10.0
 
 
 class UserNamespaces:
@@ -120,7 +120,7 @@ def _range_of_kubelet(ids_per_pod: int, max_pods: int) -> IdRange:
 
 def _run(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_MAX_TOOL_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserNamespaceError(f"{' '.join(command)} cannot be asked for the ids of pods: {error}") from error
     if done.returncode != 0:
