@@ -163,7 +163,8 @@ class Agent:
             console.close_writer()
 
     async def stop_supervisord(self, seconds: float = WAIT_SECONDS) -> int:
-        """TERM, as an operator does; waits for the end of all of it. Returns supervisord's exit code."""
+        """Send SIGTERM to supervisord, as an operator does, and wait until it and all services have ended. Return its
+        exit code."""
         process = self._require_supervisord()
         process.terminate()
         return await asyncio.wait_for(asyncio.to_thread(process.wait), seconds)
@@ -188,7 +189,7 @@ class Agent:
 
     @property
     def port(self) -> int:
-        """Where its HTTPS API listens."""
+        """Return the port of the agent's HTTPS API."""
         return self._port
 
     @property
@@ -196,13 +197,15 @@ class Agent:
         return self._require_supervisord().pid
 
     def pid_of(self, service: str) -> int:
-        """Of one of the seven, or of the embedded containerd itself; 0 while there is none."""
+        """Return the process id of one of the seven services, or of the embedded containerd itself; 0 while it does not
+        run."""
         if service == "containerd":
             return find_containerd(f"{self.home.run_dir}/containerd/config.toml")
         return ServiceLock(self.home.run_dir, service).holder() or 0
 
     def kill(self, service: str, number: signal.Signals = signal.SIGKILL) -> int:
-        """Signal one of the seven, `containerd` or `supervisord`; the pid it had."""
+        """Send the signal to one of the seven services, `containerd` or `supervisord`, and return the process id it
+        had."""
         pid = self.supervisord_pid if service == "supervisord" else self.pid_of(service)
         assert pid, f"{service} does not run"
         os.kill(pid, number)
@@ -216,23 +219,23 @@ class Agent:
                 file.write(json.dumps({**record, "starts": []}).encode().ljust(path.stat().st_size - 1) + b"\n")
 
     def crash_at(self, point: str) -> None:
-        """The next process that reaches this crash point dies there by SIGKILL, once."""
+        """Let the next process that reaches this crash point end there by SIGKILL, once."""
         scratch = self._crash_file.with_suffix(".new")
         scratch.write_text(point)
         scratch.rename(self._crash_file)
 
     @property
     def crashed(self) -> bool:
-        """Whether the crash point asked for last was reached."""
+        """Return whether the crash point of the last `crash_at` was reached."""
         return not self._crash_file.exists()
 
     def supervisorctl(self, *words: str) -> str:
-        """What supervisorctl prints."""
+        """Return what supervisorctl prints."""
         command = [str(BIN / "supervisorctl"), "-c", str(self.home.supervisord_conf), *words]
         return subprocess.run(command, capture_output=True, check=False, text=True, timeout=WAIT_SECONDS).stdout
 
     async def wait_back(self, service: str, old_pid: int, seconds: float = WAIT_SECONDS) -> Beat:
-        """Wait until the service runs as another process than `old_pid` and beats; its beat."""
+        """Wait until the service runs as another process than `old_pid` and has sent a beat; return that beat."""
 
         def back() -> Beat | None:
             beat = self.beats.get(service)
@@ -264,7 +267,8 @@ class Agent:
     async def wait_for(
         self, look: Callable[[], Any], what: str | Callable[[], str], seconds: float = WAIT_SECONDS
     ) -> Any:
-        """The first truthy thing that `look` returns. AssertionError, naming `what`, when there is none in time."""
+        """Return the first truthy result of `look`. Raises AssertionError, which names `what`, when there is none in
+        time."""
         deadline = time.monotonic() + seconds
         while True:
             seen = look()
@@ -276,12 +280,12 @@ class Agent:
             await asyncio.sleep(LOOK_EVERY)
 
     def log_of(self, service: str) -> str:
-        """The service's log so far."""
+        """Return the service's log so far."""
         path = self.home.log_dir / f"{service}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def tail_of_logs(self, lines: int = 25) -> str:
-        """The end of every log."""
+        """Return the end of every log."""
         return evidence.tail_of_logs(self.home.log_dir, lines)
 
     @property

@@ -21,13 +21,14 @@ PLANE = {"feature_gates": {"BoundServiceAccountTokenVolume": True, "EphemeralCon
 
 
 class Node(Cluster):
-    """`async with Node(directory) as node:`; the cluster, and short words for what tests of pods ask."""
+    """The cluster with one node of `async with Node(directory) as node:`, and short methods for what tests of pods
+    do."""
 
     def __init__(self, directory: Path, **further: Any) -> None:
         super().__init__(directory, **{"config": CONFIG, "plane": PLANE, **further})
 
     def put(self, pods: Mapping[str, Object]) -> None:
-        """Make these static pods: manifest name -> pod."""
+        """Write the manifests of these static pods: manifest name -> pod."""
         for name, pod in pods.items():
             self.agent.put_manifest(name, pod)
 
@@ -42,7 +43,7 @@ class Node(Cluster):
     async def wait_static(
         self, name: str, holds: Callable[[Object], object], what: str, seconds: float = WAIT_SECONDS
     ) -> Object:
-        """Wait until the static pod is as wanted; returns it as the read-only port shows it."""
+        """Wait until the static pod is as wanted; return it as the read-only port shows it."""
 
         async def found() -> Object | None:
             pod = await self.agent.pod(name)
@@ -59,12 +60,13 @@ class Node(Cluster):
         return await self.wait_static(name, lambda pod: pod["status"].get("phase") == phase, f"to be {phase}", seconds)
 
     async def instances(self, name: str, container: str) -> list[Container]:
-        """What the runtime has of one container of the static pod, newest first."""
+        """Return what the runtime has of one container of the static pod, the newest instance first."""
         pod = await self.agent.runtime_pod(name)
         return [c for c in (pod.containers if pod else ()) if c.name == container]
 
     async def inside(self, name: str, container: str, *command: str) -> str:
-        """What a command prints inside the running container of the static pod; AssertionError where it fails."""
+        """Return what a command prints inside the running container of the static pod. Raises AssertionError where it
+        fails."""
         running = [c for c in await self.instances(name, container) if c.state is ContainerState.RUNNING]
         assert running, f"container {container} of {name} does not run"
         result = await self.agent.runtime.exec_sync(running[0].id, command, 60)
@@ -72,14 +74,15 @@ class Node(Cluster):
         return result.stdout.decode(errors="replace")
 
     async def log(self, name: str, container: str, attempt: int = 0) -> list[str]:
-        """The lines the container wrote in this attempt, without the runtime's prefix; [] while there is no file."""
+        """Return the lines that the container wrote in this attempt, without the runtime's prefix; [] while there is no
+        file."""
         pods = self.agent.home.log_dir / "pods"
         files = list(pods.glob(f"default_{name}-{NODE}_*/{container}/{attempt}.log"))
         lines = files[0].read_text(errors="replace").splitlines() if files else []
         return [line.split(" ", 3)[3] for line in lines if line.count(" ") >= 3]
 
     async def wait_log(self, name: str, container: str) -> list[str]:
-        """What `log` gives once it is more than nothing."""
+        """Wait until the container has written lines, and return them as `log` does."""
 
         async def written() -> list[str]:
             return await self.log(name, container)
@@ -88,7 +91,7 @@ class Node(Cluster):
         return lines
 
     async def events(self, name: str) -> list[tuple[str, str, str]]:
-        """(reason, message, fieldPath) of the Events about the static pod, each as often as it was counted once."""
+        """Return (reason, message, fieldPath) of the Events about the static pod, each as often as it was counted."""
         events = await self.events_of(f"{name}-{NODE}")
         return [(e["reason"], e["message"], e["involvedObject"].get("fieldPath", "")) for e in events]
 
@@ -106,19 +109,19 @@ class Node(Cluster):
 
 
 def container(name: str, script: str = "exec sleep 1000000", **fields: Any) -> Object:
-    """A busybox container that runs a shell script."""
+    """Return a busybox container that runs a shell script."""
     own = {"name": name, "image": BUSYBOX_IMAGE, "imagePullPolicy": "IfNotPresent", "command": ["sh", "-c", script]}
     return own | fields
 
 
 def pod_of(name: str, *containers: Object, grace: int = 1, **spec: Any) -> Object:
-    """A pod of these containers; `spec` adds to its spec."""
+    """Return a pod with these containers; `spec` adds to its spec."""
     body = {"terminationGracePeriodSeconds": grace, "containers": list(containers), **spec}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": body}
 
 
 def status_of(pod: Object, container_name: str) -> Object:
-    """The status of one container, of whatever kind; {} while there is none."""
+    """Return the status of one container of any kind; {} while there is none."""
     status = pod.get("status") or {}
     lists = (
         status.get(key) or () for key in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def ask_once(manifest: Manifest, service: str, request: Any, answer: type[T], timeout: float = WAIT_SECONDS) -> T:
-    """Ask a service. Raises as `Bus.ask` does."""
+    """Send one request to a service and return its answer. Raises as `Bus.ask` does."""
     bus = ProcessBus("command", manifest)
     await bus.start()
     try:
@@ -22,7 +22,7 @@ async def ask_once(manifest: Manifest, service: str, request: Any, answer: type[
 
 
 async def next_beat(manifest: Manifest, service: str, timeout: float = WAIT_SECONDS) -> Beat:
-    """The next beat of a service; TimeoutError after `timeout` seconds."""
+    """Return the next beat of a service. Raises TimeoutError after `timeout` seconds."""
     bus = ProcessBus("command", manifest)
     found: asyncio.Future[Beat] = asyncio.get_running_loop().create_future()
 

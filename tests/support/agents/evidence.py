@@ -1,5 +1,5 @@
-"""What a failed test shows of the agents it ran: the end of their logs, `bulkhead explain` of their pods, a copy of
-their directories."""
+"""Collects what a failed test shows of the agents it ran: the end of their logs, `bulkhead explain` of their pods, a
+copy of their directories."""
 
 import os
 import re
@@ -20,12 +20,12 @@ live: set[Path] = set()  # homes of the agents that run or have yet to be taken 
 
 
 def of_home(home: Path) -> str:
-    """The end of each log and the stories of the pods that changed last."""
+    """Return the end of each log and the stories of the pods that changed last."""
     return "\n".join([tail_of_logs(home / "log"), *stories(home / "kubelet")])
 
 
 def tail_of_logs(directory: Path, lines: int = LOG_LINES) -> str:
-    """The end of every log."""
+    """Return the end of every log."""
     parts = []
     for path in sorted(directory.glob("*.*")):
         if path.is_file():
@@ -35,7 +35,7 @@ def tail_of_logs(directory: Path, lines: int = LOG_LINES) -> str:
 
 
 def stories(root_dir: Path, uids: Iterable[str] = ()) -> list[str]:
-    """What `bulkhead explain` prints, for each of these pods, else of those whose stories changed last."""
+    """Return what `bulkhead explain` prints for each of these pods, or for those whose stories changed last."""
     directory = directory_of(str(root_dir))
     files = sorted(directory.glob("*"), key=lambda path: path.stat().st_mtime) if directory.is_dir() else []
     lines: list[str] = []
@@ -66,7 +66,7 @@ def keep(home: Path, test: str, *logs: Path) -> Path:
 
 
 def show(home: Path, test: str) -> str:
-    """Both of it, as text. Never raises: it runs while another failure is reported."""
+    """Return the end of the logs and the stories, as text. Never raises: it runs while another failure is reported."""
     try:
         return f"{of_home(home)}\n---- files of the agent: {keep(home, test)}"
     except OSError as error:
@@ -74,5 +74,5 @@ def show(home: Path, test: str) -> str:
 
 
 def of_running_test() -> str:
-    """The name of the test that runs, as pytest gives it."""
+    """Return the name of the test that runs, as pytest gives it."""
     return os.environ.get("PYTEST_CURRENT_TEST", "no test").partition(" (")[0]

@@ -16,7 +16,7 @@ from tools.home import CHECKOUT
 
 @contextmanager
 def home_of_our_own() -> Iterator[Path]:
-    """The directory, with its kubelet.yaml; at the end `make clean` has removed it."""
+    """Give the block the directory with its kubelet.yaml; at the end `make clean` has removed it."""
     path = Path(tempfile.mkdtemp(prefix="bkf", dir="/tmp"))
     (path / leftovers.HOME_MARKER).touch()
     port, read_only_port, healthz_port = free_ports(3)
@@ -32,7 +32,7 @@ def home_of_our_own() -> Iterator[Path]:
 
 
 def run_clean(home: Path) -> subprocess.CompletedProcess[str]:
-    """`make clean`."""
+    """Run `make clean`."""
     environment = {**os.environ, "BULKHEAD_HOME": str(home)}
     command = [sys.executable, "-m", "tools.clean"]
     return subprocess.run(

@@ -16,8 +16,8 @@ _chance = random.SystemRandom()  # tests set the seed of the common one
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 without a listener now, all different. No other process of tests gets them: some listen only
-    seconds later, and an agent or an API server is away while it restarts."""
+    """Return ports of 127.0.0.1 without a listener now, all different. No other process of tests gets them: some
+    listen only seconds later, and an agent or an API server is away while it restarts."""
     ports: list[int] = []
     with ExitStack() as opened:
         while len(ports) < count:

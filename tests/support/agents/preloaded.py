@@ -25,7 +25,7 @@ REPORT = struct.Struct("<qd")  # a process ID or exit code, and CPU seconds
 
 @cache
 def _server() -> socket.socket:
-    """The socket of the interpreter, which ends with this process."""
+    """Return the socket of the interpreter, which ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         command = [sys.executable, "-m", SERVER, str(theirs.fileno()), *MODULES]

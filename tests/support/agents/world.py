@@ -17,26 +17,26 @@ from tools.oci_image import BUSYBOX_IMAGE
 
 
 class World(Agent):
-    """`async with World() as world:` is a whole node agent with nothing to do yet; arguments as for Agent."""
+    """A whole node agent without pods, started by `async with World() as world:`; the arguments are those of Agent."""
 
     _runtime: CriRuntime | None = None
 
     def put_manifest(self, name: str, manifest: Object | str) -> None:
-        """Put a manifest into the static pod directory, atomically, or text as it is."""
+        """Write a manifest into the static pod directory, atomically; a text is written as it is."""
         scratch = self.home.path / "scratch"
         scratch.write_text(manifest if isinstance(manifest, str) else json.dumps(manifest))
         scratch.rename(self.home.manifests / f"{name}.yaml")
 
     def remove_manifest(self, name: str) -> None:
-        """Take it away again."""
+        """Remove the manifest."""
         (self.home.manifests / f"{name}.yaml").unlink()
 
     async def pods(self) -> list[Object]:
-        """What the read-only port lists; empty while it does not answer."""
+        """Return the pods that the read-only port lists; none while it does not answer."""
         return list((await self.get_json("/pods") or {}).get("items") or [])
 
     async def pod(self, name: str) -> Object | None:
-        """The static pod of this manifest name, as the read-only port shows it."""
+        """Return the static pod of this manifest name, as the read-only port shows it."""
         found = [pod for pod in await self.pods() if pod["metadata"]["name"] == f"{name}-{NODE}"]
         return found[0] if found else None
 
@@ -51,7 +51,7 @@ class World(Agent):
         await self.wait_for(served, f"pods {', '.join(names)} to be ready on the read-only port", seconds)
 
     async def get_json(self, path: str) -> Any:
-        """GET from the read-only port; None while it does not answer, or not to the end."""
+        """Return the answer to GET from the read-only port; None while it does not answer, or not to the end."""
         url = f"http://127.0.0.1:{self._read_only_port}{path}"
         try:
             return json.loads(await asyncio.to_thread(_read, url))
@@ -60,13 +60,13 @@ class World(Agent):
 
     @property
     def runtime(self) -> CriRuntime:
-        """The runtime itself, asked behind the agent's back."""
+        """Return a client of the runtime itself, which bypasses the agent."""
         if self._runtime is None:
             self._runtime = CriRuntime(self.endpoint, request_timeout=60.0)
         return self._runtime
 
     async def runtime_pod(self, name: str) -> RuntimePod | None:
-        """The static pod of this manifest name, as the runtime has it."""
+        """Return the static pod of this manifest name, as the runtime has it."""
         found = [pod for pod in (await self.runtime.observe()).values() if pod.name == f"{name}-{NODE}"]
         return found[0] if found else None
 
@@ -101,7 +101,7 @@ class World(Agent):
 
 
 def busybox_pod(name: str, *command: str, grace: int = 1, **spec: Any) -> Object:
-    """A pod with one busybox container `main`; `spec` adds to the pod's spec."""
+    """Return a pod with one busybox container `main`; `spec` adds to the pod's spec."""
     container = {
         "name": "main",
         "image": BUSYBOX_IMAGE,

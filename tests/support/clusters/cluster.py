@@ -72,7 +72,7 @@ class Cluster:
     # Objects
 
     def pod(self, name: str, *command: str, grace: int = 1, **spec: Any) -> Object:
-        """A busybox pod bound to the node, as by the scheduler."""
+        """Return a busybox pod that is bound to the node, as by the scheduler."""
         return busybox_pod(name, *command, grace=grace, nodeName=NODE, **spec)
 
     async def create(self, obj: Object) -> Object:
@@ -82,7 +82,7 @@ class Cluster:
         return await self.plane.admin.create(f"/api/v1/namespaces/{space}/{plural}", obj)
 
     async def get(self, path: str) -> Object | None:
-        """The object, None where there is none."""
+        """Return the object; None where there is none."""
         try:
             return await self.plane.admin.get(path)
         except ApiStatusError as error:
@@ -91,26 +91,26 @@ class Cluster:
             raise
 
     async def get_pod(self, name: str, namespace: str = "default") -> Object | None:
-        """The pod, None where there is none."""
+        """Return the pod; None where there is none."""
         return await self.get(paths.pod(namespace, name))
 
     async def items(self, path: str, **query: str) -> list[Object]:
-        """Everything at the path."""
+        """Return everything at the path."""
         return list((await self.plane.admin.get(path, query)).get("items") or ())
 
     async def node(self) -> Object:
-        """Our Node."""
+        """Return our Node."""
         return await self.plane.admin.get(paths.node(NODE))
 
     async def delete_pod(self, name: str, grace: int | None = None, namespace: str = "default") -> None:
-        """Delete it as the administrator; `grace` None = its own."""
+        """Delete the pod as the administrator; without `grace` its own grace period applies."""
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         await self.plane.admin.delete(paths.pod(namespace, name), options)
 
     async def events_of(self, name: str, namespace: str = "default") -> list[Object]:
-        """The Events about the pod, oldest first."""
+        """Return the Events about the pod, the oldest first."""
         found = await self.items(paths.events(namespace), fieldSelector=f"involvedObject.name={name}")
         return sorted(found, key=lambda event: str(event.get("firstTimestamp") or ""))
 
@@ -156,7 +156,7 @@ class Cluster:
     async def wait_pod(
         self, name: str, holds: Callable[[Object], object], what: str, seconds: float = WAIT_SECONDS
     ) -> Object:
-        """Wait until the pod is as wanted; returns it."""
+        """Wait until the pod is as wanted; return it."""
 
         async def found() -> Object | None:
             pod = await self.get_pod(name)
@@ -175,7 +175,7 @@ class Cluster:
         await self.wait_for(ready, "the node to be ready", seconds)
 
     async def wait_for(self, look: Callable[[], Any], what: str, seconds: float = WAIT_SECONDS) -> Any:
-        """The first truthy thing `look` returns; the API server being away counts as nothing seen."""
+        """Return the first truthy result of `look`; while the API server is away, nothing counts as seen."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -190,7 +190,7 @@ class Cluster:
 
 
 def joined_config(ca_file: str) -> Object:
-    """The KubeletConfiguration fields of a node that has joined: it admits whom the API server admits."""
+    """Return the KubeletConfiguration fields of a node that has joined: it admits whom the API server admits."""
     return {
         "address": "0.0.0.0",
         "authentication": {
@@ -203,11 +203,11 @@ def joined_config(ca_file: str) -> Object:
 
 
 def is_ready(obj: Object) -> bool:
-    """Condition Ready of a pod or node is True."""
+    """Return whether the condition Ready of a pod or node is True."""
     return condition_of(obj, "Ready").get("status") == "True"
 
 
 def condition_of(obj: Object, kind: str) -> Object:
-    """A condition by its type, {} where there is none."""
+    """Return a condition by its type; {} where there is none."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return next((c for c in conditions if c.get("type") == kind), {})

@@ -19,7 +19,7 @@ LEASE_SECONDS = 40.0  # as long as a lease is valid; it is renewed every 10 s
 
 
 class Witness:
-    """`async with Witness(cluster.plane.admin) as seen: …`, then `seen.assert_calm()`."""
+    """Records while `async with Witness(cluster.plane.admin) as seen:` runs; `seen.assert_calm()` follows."""
 
     def __init__(self, admin: ApiClient) -> None:
         self._admin = admin
@@ -45,7 +45,7 @@ class Witness:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def assert_calm(self) -> None:
-        """Node never NotReady, no pod's Ready taken back, the lease always valid."""
+        """Check that the node was never NotReady, no pod lost its Ready, and the lease was always valid."""
         assert not self.complaints, "\n".join(self.complaints)
         assert self.longest_lease_age < LEASE_SECONDS, f"the lease was {self.longest_lease_age:.1f} s old"
 

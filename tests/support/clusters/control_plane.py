@@ -43,7 +43,7 @@ rules: [{level: Metadata}]
 
 
 def assets() -> Path:
-    """The folder with the binaries; the test skips, in CI it fails, where there is none."""
+    """Return the folder with the binaries. Where there is none, the test skips, or fails in CI."""
     if named := os.environ.get("KUBEBUILDER_ASSETS"):
         return Path(named)
     found = subprocess.run([_TOOL, "--existing"], capture_output=True, text=True, check=False)
@@ -116,47 +116,47 @@ class ControlPlane:
 
     @property
     def url(self) -> str:
-        """Where the API server listens."""
+        """Return the URL of the API server."""
         return f"https://{self._address}:{self._port}"
 
     @property
     def ca_file(self) -> Path:
-        """The authority of all certificates, client and serving."""
+        """Return the file of the authority of all certificates, client and serving."""
         return self.authority.certificate_file
 
     @property
     def version(self) -> tuple[int, int]:
-        """Of the API server: (1, 20)."""
+        """Return the version of the API server, such as (1, 20)."""
         major, minor = self._programs.version("kube-apiserver").split("v", 1)[1].split(".")[:2]
         return int(major), int(minor)
 
     def has_gate(self, gate: str) -> bool:
-        """Whether this version's API server lets the feature gate be set."""
+        """Return whether this version's API server lets the feature gate be set."""
         return self._programs.has_gate("kube-apiserver", gate)
 
     @property
     def port(self) -> int:
-        """Where the API server listens, on 127.0.0.1."""
+        """Return the port of the API server on 127.0.0.1."""
         return self._port
 
     def client(self, node: str) -> ApiClient:
-        """A connection as that node."""
+        """Return a connection as that node."""
         pair = self.authority.issue(f"node-{node}", f"system:node:{node}", "system:nodes")
         return self._client(f"node-{node}", pair)
 
     def kubeconfig_for_node(self, node: str) -> Path:
-        """A kubeconfig with a client certificate of that node, which names its files."""
+        """Write a kubeconfig with a client certificate of that node, which names its files."""
         pair = self.authority.issue(f"node-{node}", f"system:node:{node}", "system:nodes")
         return self._kubeconfig(f"node-{node}", _pair_user(pair))
 
     def kubeconfig_with_token(self, token: str, name: str = "token") -> Path:
-        """A kubeconfig with a bearer token."""
+        """Write a kubeconfig with a bearer token."""
         return self._kubeconfig(name, {"token": token})
 
     def kubectl(
         self, *args: str, stdin: str | None = None, check: bool = True, timeout: float = 150
     ) -> subprocess.CompletedProcess[str]:
-        """Run kubectl as the administrator; `stdin` for `-f -`. With `check`, a failure is an AssertionError."""
+        """Run kubectl as the administrator, with `stdin` for `-f -`. With `check`, a failure is an AssertionError."""
         done = subprocess.run(
             self.kubectl_command(*args),
             input=stdin,
@@ -182,7 +182,7 @@ class ControlPlane:
         return {**os.environ, "HOME": str(self.directory)}
 
     async def start_api_server(self) -> None:
-        """Start it, again on the same port with the same data, and wait until it is ready."""
+        """Start the API server, a second time on the same port with the same data, and wait until it is ready."""
         certificate, key = self._server_pair
         public, private = self._token_pair
         kubelet_certificate, kubelet_key = self.kubelet_client_pair
@@ -222,7 +222,7 @@ class ControlPlane:
         await self._programs.until_ok("kube-apiserver", f"{self.url}/readyz", context)
 
     async def stop_api_server(self) -> None:
-        """End it at once, as a power cut would; etcd and the controllers stay."""
+        """End the API server at once, as a power cut would; etcd and the controllers stay."""
         await self._programs.kill("kube-apiserver")
 
     async def lose_everything(self) -> None:
@@ -234,15 +234,16 @@ class ControlPlane:
         await self.start_api_server()
 
     def pause(self) -> None:
-        """SIGSTOP the API server: connections stay open and get no answers."""
+        """Send SIGSTOP to the API server: connections stay open and get no answers."""
         self._programs.signal("kube-apiserver", signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let the paused API server continue."""
         self._programs.signal("kube-apiserver", signal.SIGCONT)
 
     def requests_by_user(self) -> dict[str, Counter[str]]:
-        """How often each user did what (`patch pods/status`) since `forget_requests`; a watch counts as it begins."""
+        """Return how often each user did what (`patch pods/status`) since `forget_requests`; a watch counts as it
+        begins."""
         assert self._audit, "the control plane was made without audit=True"
         counts: dict[str, Counter[str]] = {}
         seen: set[str] = set()
@@ -260,11 +261,11 @@ class ControlPlane:
         return counts
 
     def forget_requests(self) -> None:
-        """Count from here."""
+        """Let `requests_by_user` count from now on."""
         self._audit_from = self._audit_log.stat().st_size
 
     def log(self, program: str) -> str:
-        """What etcd, kube-apiserver or kube-controller-manager has written so far."""
+        """Return what etcd, kube-apiserver or kube-controller-manager has written so far."""
         return self._programs.log(program)
 
     @property
@@ -301,7 +302,7 @@ class ControlPlane:
         self._programs.start("kube-controller-manager", {**flags, **self._controller_manager_flags})
 
     async def _until_pods_may_be_made(self) -> None:
-        """The controllers work once the namespace default has its service account."""
+        """Wait until the namespace default has its service account, because the controllers work from then on."""
         deadline = time.monotonic() + READY_TIMEOUT
         while True:
             self._programs.check_alive("kube-controller-manager", deadline)

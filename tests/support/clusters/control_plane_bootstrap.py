@@ -1,4 +1,5 @@
-"""What kubeadm sets up for nodes that join: a bootstrap token, and who may ask for certificates, approved at once."""
+"""Sets up what kubeadm does for nodes that join: a bootstrap token, and who may ask for certificates, approved at
+once."""
 
 import json
 from pathlib import Path
@@ -17,7 +18,7 @@ _RIGHTS = (
 
 
 def let_nodes_bootstrap(plane: ControlPlane, *, approve: bool = True) -> Path:
-    """Make the token and the bindings; a kubeconfig with the token. Without `approve` no request is approved."""
+    """Make the token and the bindings; return a kubeconfig with the token. Without `approve` no request is approved."""
     identifier, _, secret = TOKEN.partition(".")
     data = {"token-id": identifier, "token-secret": secret, "usage-bootstrap-authentication": "true"}
     metadata = {"name": f"bootstrap-token-{identifier}", "namespace": "kube-system"}
@@ -31,19 +32,19 @@ def let_nodes_bootstrap(plane: ControlPlane, *, approve: bool = True) -> Path:
 
 
 def approve_from_now_on(plane: ControlPlane) -> None:
-    """What `let_nodes_bootstrap` left out."""
+    """Make the bindings for approvals that `let_nodes_bootstrap` left out."""
     for name, role, group in _RIGHTS[1:]:
         plane.kubectl("apply", "-f", "-", stdin=json.dumps(_binding(name, role, group)))
 
 
 def requests(plane: ControlPlane) -> list[dict[str, Any]]:
-    """The CertificateSigningRequests there are, oldest first."""
+    """Return the CertificateSigningRequests, the oldest first."""
     found = json.loads(plane.kubectl("get", "csr", "-o", "json").stdout)["items"]
     return sorted(found, key=lambda csr: (csr["metadata"]["creationTimestamp"], csr["metadata"]["resourceVersion"]))
 
 
 def user_of(kubeconfig: Path) -> dict[str, str]:
-    """The only user of a kubeconfig."""
+    """Return the only user of a kubeconfig."""
     [user] = yaml.safe_load(kubeconfig.read_text())["users"]
     return dict(user["user"])
 

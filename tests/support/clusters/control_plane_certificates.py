@@ -1,4 +1,4 @@
-"""The certificates and kubeconfigs of a test's control plane: a new authority for each, in one directory."""
+"""Writes the certificates and kubeconfigs of a test's control plane: a new authority for each, in one directory."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -35,7 +35,8 @@ class Authority:
     def issue(
         self, name: str, common_name: str, organization: str = "", *, serving: Sequence[str] = ()
     ) -> tuple[Path, Path]:
-        """A client certificate, or a serving one for these host names and addresses; (certificate, key)."""
+        """Issue a client certificate, or a serving one for these host names and addresses; return (certificate,
+        key)."""
         certificate, key_file = self.directory / f"{name}.crt", self.directory / f"{name}.key"
         key = ec.generate_private_key(ec.SECP256R1())
         usage = ExtendedKeyUsageOID.SERVER_AUTH if serving else ExtendedKeyUsageOID.CLIENT_AUTH
@@ -47,7 +48,7 @@ class Authority:
         return certificate, key_file
 
     def signing_key(self, name: str) -> tuple[Path, Path]:
-        """An RSA pair for service account tokens; (public, private)."""
+        """Write an RSA pair for service account tokens; return (public, private)."""
         key = rsa.generate_private_key(65537, 2048)
         public, private = self.directory / f"{name}.pub", self.directory / f"{name}.key"
         public.write_bytes(key.public_key().public_bytes(_PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
@@ -74,7 +75,7 @@ class Authority:
 
 
 def write_kubeconfig(path: Path, server: str, authority: Path, user: dict[str, str]) -> Path:
-    """A kubeconfig with one context; `user` holds the fields of a kubeconfig's user."""
+    """Write a kubeconfig with one context; `user` holds the fields of a kubeconfig's user."""
     cluster = {"server": server, "certificate-authority": str(authority)}
     document = {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""The programs of a test's control plane as processes: only flags they have, a log each, ready or an error."""
+"""Runs the programs of a test's control plane as processes, with flags that they have and with a log for each."""
 
 import asyncio
 import os
@@ -40,15 +40,15 @@ class Programs:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def version(self, program: str) -> str:
-        """The output of --version."""
+        """Return the output of --version."""
         return _output(self._folder / program, "--version")
 
     def has_gate(self, program: str, gate: str) -> bool:
-        """Whether this version of the program lets the feature gate be set."""
+        """Return whether this version of the program lets the feature gate be set."""
         return f"{gate}=true|false" in _output(self._folder / program, "--help")
 
     def start(self, program: str, flags: Mapping[str, str]) -> None:
-        """Start it with those of the flags and feature gates that this version has."""
+        """Start the program with those of the flags and feature gates that this version has."""
         known = _output(self._folder / program, "--help")
         arguments = [f"--{name}={value}" for name, value in flags.items() if f"--{name} " in known]
         if gates := [gate for gate in self._gates if self.has_gate(program, gate)]:
@@ -78,22 +78,23 @@ class Programs:
                 await asyncio.sleep(0.05)
 
     def check_alive(self, program: str, deadline: float) -> None:
-        """AssertionError with the end of its log when it has ended, or when the deadline (monotonic) has passed."""
+        """Raise AssertionError with the end of its log when it has ended, or when the deadline (monotonic) has
+        passed."""
         ended = self._processes[program].poll() is not None
         if ended or time.monotonic() > deadline:
             what = "ended" if ended else f"was not ready within {READY_TIMEOUT:.0f} s"
             raise AssertionError(f"{program} {what}:\n" + "\n".join(self.log(program).splitlines()[-15:]))
 
     def log(self, program: str) -> str:
-        """What it has written so far."""
+        """Return what the program has written so far."""
         return (self._directory / f"{program}.log").read_text(errors="replace")
 
     def signal(self, program: str, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send the signal to the program."""
         self._processes[program].send_signal(number)
 
     async def kill(self, program: str) -> None:
-        """SIGKILL, stopped or not; nothing when it does not run."""
+        """Send SIGKILL to the program, stopped or not; do nothing when it does not run."""
         process = self._processes.pop(program, None)
         if process is not None:
             process.kill()

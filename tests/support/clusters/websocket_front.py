@@ -51,7 +51,7 @@ class WebSocketFront:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Return the URL at which the front listens."""
         assert self._server is not None
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
@@ -94,7 +94,7 @@ class WebSocketFront:
             await _wait_for_first(_copy(reader, their_writer), _copy(their_reader, writer))
 
     def _path_of_kubelet(self, namespace: str, pod: str, subresource: str, query: str) -> str:
-        """The path and query of the kubelet for those of the API server."""
+        """Return the path and query of the kubelet for those of the API server."""
         if subresource == "portforward":
             return f"/portForward/{namespace}/{pod}?{query}"
         given = parse_qs(query)

@@ -10,14 +10,14 @@ from tools.prerequisites import PREREQUISITES, missing_packages
 
 
 def lack(reason: str) -> NoReturn:
-    """This test cannot run on this machine: one line, what is missing and how to get it."""
+    """Skip this test, or fail it in CI, because the machine lacks what the line names; it also says how to get it."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
 
 
 def require_command(name: str) -> None:
-    """The test needs this command, which must be among the prerequisites so that `make test` installs it."""
+    """Require this command for the test; it must be among the prerequisites so that `make test` installs it."""
     packages = [item.package for item in PREREQUISITES if item.name == name]
     assert packages, f"{name} is not named by tools/prerequisites.py"
     if shutil.which(name) is None:

@@ -19,7 +19,8 @@ class Interpreter:
     environment: dict[str, str] = field(default_factory=dict)
 
     def run(self, *arguments: str, **environment: str) -> str:
-        """Return its standard output. It finds no installed packages. Raises AssertionError, TimeoutExpired."""
+        """Run the interpreter and return its standard output. It finds no installed packages. Raises AssertionError,
+        TimeoutExpired."""
         command = [*self.command, "-S", "-B", *arguments]
         variables = {**os.environ, **self.environment, **environment}
         done = subprocess.run(command, check=False, env=variables, capture_output=True, text=True, timeout=_RUN_SECONDS)
@@ -29,7 +30,7 @@ class Interpreter:
 
 
 def installed(version: str) -> Interpreter | None:
-    """The interpreter of this version ("3.13") on PATH or of pyenv, None where there is none."""
+    """Return the interpreter of this version ("3.13") on PATH or of pyenv; None where there is none."""
     pyenv = sorted((Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions").glob(f"{version}.*"))
     for command in (f"python{version}", *(str(one / "bin" / "python") for one in pyenv)):
         if shutil.which(command) is None:

@@ -94,7 +94,7 @@ class KubeadmNode:
         await self.all_ready()
 
     def lay_out_units(self, directory: Path) -> None:
-        """Have unit and drop-ins below `directory` alone, and systemd read them."""
+        """Write the unit and its drop-ins below `directory` alone, and let systemd read them."""
         for other in (UNITS, PACKAGED):
             (other / "kubelet.service").unlink(missing_ok=True)
             shutil.rmtree(other / "kubelet.service.d", ignore_errors=True)
@@ -114,11 +114,11 @@ class KubeadmNode:
             await asyncio.sleep(0.1)
 
     async def node_object(self) -> Object:
-        """The Node."""
+        """Return the Node."""
         return await self.site.plane.admin.get(paths.node(NODE))
 
     async def running(self) -> dict[str, str]:
-        """`pod/container` of the pods of the API server -> the id of the container that runs."""
+        """Return `pod/container` of the pods of the API server -> the id of the container that runs."""
         seen = await self.site.runtime.observe()
         return {
             f"{pod.name}/{one.name}": one.id
@@ -128,13 +128,14 @@ class KubeadmNode:
         }
 
     async def static_containers(self) -> list[str]:
-        """The ids of the containers of the static pod that run, under whichever UID."""
+        """Return the ids of the containers of the static pod that run, under whichever UID."""
         pods = (await self.site.runtime.observe()).values()
         found = (one for pod in pods if pod.name.startswith("static") for one in pod.containers)
         return [one.id for one in found if one.state == "RUNNING"]
 
     async def only_static_container(self) -> str:
-        """The id, once one runs: after a give-back the Go kubelet starts its own before that of Bulkhead has ended."""
+        """Wait until one static container runs, and return its id: after a give-back the Go kubelet starts its own
+        before that of Bulkhead has ended."""
         deadline = time.monotonic() + LONG
         while len(found := await self.static_containers()) != 1:
             assert time.monotonic() < deadline, f"static containers run: {found}"
@@ -164,13 +165,13 @@ class KubeadmNode:
         return done
 
     def does(self, *arguments: str) -> str:
-        """Run the command, which must succeed; what it prints to standard output."""
+        """Run the command, which must succeed; return its standard output."""
         done = self.bulkhead(*arguments)
         assert done.returncode == 0, f"bulkhead {arguments[0]}: exit code {done.returncode}: {done.stderr[-1500:]}"
         return done.stdout
 
     def print_state(self) -> None:
-        """What both kubelets logged, and what systemd and the agent show."""
+        """Print what both kubelets logged, and what systemd and the agent show."""
         log = self.home / "kubelet.log"
         show("tail", "--lines=100", str(log))
         show("grep", "--extended-regexp", "^[EFW][0-9]{4} ", str(log))
@@ -189,7 +190,7 @@ class KubeadmNode:
         assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}"
 
     async def refuses(self, reason: str) -> None:
-        """A takeover is refused for this reason, in one line, and the kubelet goes on."""
+        """Check that a takeover is refused for this reason, in one line, and that the kubelet continues."""
         before = main_process()
         lines: list[str] = []
         code = await asyncio.to_thread(take_over, Options(), Account("takeover", lines.append, lines.append))
@@ -200,7 +201,8 @@ class KubeadmNode:
 
     @contextmanager
     def changed(self, path: Path, text: str) -> Iterator[None]:
-        """The file with another text, or that was not there; then without its directory where that was not there."""
+        """Give the file another text in the block. Afterwards it has its own again, or is absent with its directory if
+        it was."""
         before = path.read_text() if path.exists() else None
         created = not path.parent.exists()
         path.parent.mkdir(exist_ok=True)
@@ -216,13 +218,13 @@ class KubeadmNode:
                 path.parent.rmdir()
 
     def timed(self, *arguments: str) -> float:
-        """Run the command, which must succeed; the seconds that it took."""
+        """Run the command, which must succeed; return the seconds that it took."""
         began = time.monotonic()
         self.does(*arguments)
         return time.monotonic() - began
 
     def elsewhere(self) -> dict[str, str]:
-        """Variables of a shell whose user has an agent of his own: the one of the unit has other directories."""
+        """Return variables of a shell whose user has an agent of their own, with other directories than the unit's."""
         return {"BULKHEAD_HOME": str(self.home / "nowhere"), "BULKHEAD_RUN_DIR": str(self.home / "nowhere/run")}
 
     async def kill(self, command: str, point: str) -> None:
@@ -241,7 +243,7 @@ class KubeadmNode:
         await self.wait_for(lambda: self.ours_runs if of_bulkhead else self.own_runs, "one kubelet")
 
     def kubelets(self) -> list[str]:
-        """What runs as a kubelet in this machine: the Go program and our supervisord, by their command lines."""
+        """Return what runs as a kubelet in this machine: the Go program and our supervisord, by their command lines."""
         found = []
         for entry in Path("/proc").iterdir():
             try:
@@ -256,7 +258,7 @@ class KubeadmNode:
         return found
 
     async def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until it is so."""
+        """Wait until the condition is true."""
         deadline = time.monotonic() + LONG
         while not condition():
             assert time.monotonic() < deadline, what
@@ -264,12 +266,12 @@ class KubeadmNode:
 
     @property
     def ours_runs(self) -> bool:
-        """One kubelet runs and it is Bulkhead."""
+        """Return whether one kubelet runs and it is Bulkhead."""
         return self.kubelets() == [str(BIN / "kubelet")]
 
     @property
     def own_runs(self) -> bool:
-        """One kubelet runs and it is the Go one."""
+        """Return whether one kubelet runs and it is the Go one."""
         return self.kubelets() == [self.command[0]]
 
 
@@ -288,12 +290,12 @@ def _lock_of_bootstrap() -> dict[str, Any]:
 
 
 def back_offs() -> list[float]:
-    """The seconds that bootstrap waited before each of its last starts, as its lock has them."""
+    """Return the seconds that bootstrap waited before each of its last starts, as its lock has them."""
     return [0.0, *(delay for _, delay in _lock_of_bootstrap()["starts"])]
 
 
 def crashes_of_bootstrap() -> Callable[[], bool]:
-    """A condition that kills each bootstrap once, until one has a back-off of 4 s."""
+    """Return a condition that kills each bootstrap once, until one has a back-off of 4 s."""
     killed = {0}
 
     def condition() -> bool:
@@ -309,7 +311,7 @@ def crashes_of_bootstrap() -> Callable[[], bool]:
 
 
 def cpu_of_children() -> float:
-    """Seconds of CPU of the ended children of this process."""
+    """Return the seconds of CPU of the ended children of this process."""
     times = os.times()
     return times.children_user + times.children_system
 
@@ -335,7 +337,7 @@ def main_process() -> str:
 
 
 def interrupted(number: signal.Signals) -> tuple[int, str]:
-    """Exit code and errors of a takeover that gets the signal while it waits for the node."""
+    """Return the exit code and errors of a takeover that gets the signal while it waits for the node."""
     pipe = subprocess.PIPE
     command_line = [
         "env",

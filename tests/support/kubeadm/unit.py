@@ -42,14 +42,15 @@ _UNREAD = {"Description", "Documentation", "Wants", "After", "Restart", "StartLi
 
 
 def moved(text: str, places: Mapping[str, str]) -> str:
-    """The text with each path that is a key put elsewhere; longer ones first."""
+    """Return the text with each path that is a key replaced, the longer ones first."""
     for path in sorted(places, key=len, reverse=True):
         text = text.replace(path, places[path])
     return text
 
 
 def start_of(*texts: str) -> tuple[list[str], dict[str, str]]:
-    """argv and the variables a unit and its drop-ins start with. An AssertionError names what is not understood."""
+    """Return argv and the variables with which a unit and its drop-ins start. Raises AssertionError for what is not
+    understood."""
     environment: dict[str, str] = {}
     files: list[str] = []
     command = ""
@@ -93,5 +94,5 @@ def _assignment(word: str) -> tuple[str, str]:
 
 
 def whole_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a unit with the few that systemd always sets."""
+    """Return the variables of a unit with the few that systemd always sets."""
     return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **environment}

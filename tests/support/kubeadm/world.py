@@ -13,7 +13,7 @@ class WorldOfKubeadm(World):
 
     @property
     def stderr(self) -> Path:
-        """What journald would get."""
+        """Return the file that has what journald would get."""
         return self.home.path / "stderr"
 
     def start_supervisord(self) -> None:
@@ -35,5 +35,5 @@ class WorldOfKubeadm(World):
             )  # fmt: skip
 
     def overrides(self) -> str:
-        """The flags an operator adds in /etc/default/kubelet."""
+        """Return the flags that an operator adds in /etc/default/kubelet."""
         return f"--hostname-override={NODE}"

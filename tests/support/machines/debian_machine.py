@@ -52,13 +52,13 @@ def make_root(root: Path, suite: str) -> None:
 
 
 class DebianMachine(InstalledMachine):
-    """`with DebianMachine(directory) as machine:`; `directory/root` is what `make_root` has made."""
+    """A machine of `with DebianMachine(directory) as machine:`; `directory/root` is what `make_root` has made."""
 
     options = ""
 
     @property
     def root(self) -> Path:
-        """Its root directory, as a path out here."""
+        """Return its root directory, as a path out here."""
         return self.directory / "root"
 
     def __exit__(
@@ -69,22 +69,23 @@ class DebianMachine(InstalledMachine):
         super().__exit__(kind, error, trace)
 
     def root_script(self) -> str:
-        """Commands that make its directory the root."""
+        """Return the commands that make its directory the root."""
         return _ROOT.format(root=self.root, devices=_DEVICES)
 
     def last_script(self) -> str:
-        """A boot of its own, as an agent recognises it."""
+        """Return the commands for a boot of its own, as an agent recognises it."""
         return _LAST
 
     def apt(self, *arguments: str) -> str:
-        """Run apt-get in there, with the network of this machine; both outputs. AssertionError where it fails."""
+        """Run apt-get in there, with the network of this machine; return both outputs. Raises AssertionError where it
+        fails."""
         command = ("env", "-i", *LOGIN, "DEBIAN_FRONTEND=noninteractive", "apt-get", "--yes", *arguments)
         done = self.captured(*SystemdMachine.inside(self, *command))
         assert done.returncode == 0, (arguments, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
     def answered(self, question: str, answer: str, *command: str) -> str:
-        """Run a command in there on a terminal, and answer its question; what the terminal shows."""
+        """Run a command in there on a terminal, answer its question, and return what the terminal shows."""
         script = ("script", "--quiet", "--return", f"--command={' '.join(command)}", "/dev/null")
         line = self.inside("env", "-i", *LOGIN, "TERM=dumb", *script)
         with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as terminal:
@@ -101,7 +102,7 @@ class DebianMachine(InstalledMachine):
         return shown.decode()
 
     def reboot(self) -> None:
-        """`systemctl reboot`, until systemd is on its bus again. What only memory had is gone."""
+        """Run `systemctl reboot`, and wait until systemd is on its bus again. What only memory had is gone."""
         assert self._process is not None
         self.call("systemctl", "reboot")
         self._process.wait(timeout=180)

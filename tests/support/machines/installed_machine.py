@@ -36,19 +36,20 @@ umount -l /mnt
 
 
 class InstalledMachine(InstalledNode, SystemdMachine):
-    """`with InstalledMachine(directory) as machine:`; the directory is visible in there, at the same path."""
+    """A machine of `with InstalledMachine(directory) as machine:`; the directory is visible in there, at the same
+    path."""
 
     namespaces = "--net"
 
     def root_script(self) -> str:
-        """Commands that make the overlay the root."""
+        """Return the commands that make the overlay the root."""
         scratch = self.directory / "overlay"
         scratch.mkdir()
         hidden = f"{CHECKOUT} {Path.home()}"
         return _ROOT.format(scratch=scratch, directory=self.directory, hidden=hidden)
 
     def inside(self, *command: str) -> list[str]:
-        """The command line that runs a command in there, in its network, too."""
+        """Return the command line that runs a command in there, in its network, too."""
         return ["nsenter", "-t", str(self.pid), "-n", *super().inside(*command)]
 
     def call(self, *command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -56,29 +57,29 @@ class InstalledMachine(InstalledNode, SystemdMachine):
         return self.captured(*self.login(*command, **environment))
 
     def login(self, *command: str, **environment: str) -> list[str]:
-        """The command line that runs a command in there with the environment of a login of root."""
+        """Return the command line that runs a command in there with the environment of a login of root."""
         variables = [*LOGIN, "DEBIAN_FRONTEND=noninteractive", *(f"{k}={v}" for k, v in environment.items())]
         return self.inside("env", "-i", *variables, *command)
 
     @staticmethod
     def captured(*command: str) -> "subprocess.CompletedProcess[str]":
-        """Run a command out here, with nothing to read; its output."""
+        """Run a command out here, with nothing to read; return its output."""
         return subprocess.run(
             command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=600
         )
 
     def last_lines(self) -> str:
-        """The end of the journal of systemd and its units."""
+        """Return the end of the journal of systemd and its units."""
         return self.log.read_text(errors="replace")[-4000:]
 
     def import_images(self) -> None:
-        """Bring IMAGES into its containerd."""
+        """Import IMAGES into its containerd."""
         import_images(str(self.path(CONTAINERD)), self.directory, IMAGES)
 
     def processes(self) -> set[str]:
-        """The ids of all processes in there."""
+        """Return the ids of all processes in there."""
         return {name for name in self.must("ls", "/proc").split() if name.isdecimal()}
 
     def path(self, inside: str) -> Path:
-        """A path in there as it is reached from out here."""
+        """Return a path in there as it is reached from out here."""
         return Path(f"/proc/{self.pid}/root{inside}")

@@ -33,40 +33,40 @@ class InstalledNode(ABC):
 
     @abstractmethod
     def import_images(self) -> None:
-        """Bring IMAGES into its containerd."""
+        """Import IMAGES into its containerd."""
 
     def last_lines(self) -> str:
-        """The end of the machine's own log, for the failure of a command."""
+        """Return the end of the machine's own log, for the failure of a command."""
         return ""
 
     def must(self, *command: str, **environment: str) -> str:
-        """Run a command; its standard output. AssertionError with all output where it fails."""
+        """Run a command; return its standard output. Raises AssertionError with all output where it fails."""
         return self._checked(*command, **environment).stdout
 
     def json(self, *command: str) -> Any:
-        """What a command in there prints as JSON."""
+        """Return what a command in there prints as JSON."""
         return json.loads(self.must(*command))
 
     def apt(self, *arguments: str) -> str:
-        """Run apt-get in there; both outputs. AssertionError where it fails."""
+        """Run apt-get in there; return both outputs. Raises AssertionError where it fails."""
         done = self._checked("apt-get", "--yes", *arguments)
         return done.stdout + done.stderr
 
     def show(self, unit: str, *properties: str) -> dict[str, str]:
-        """The unit's properties as systemctl prints them."""
+        """Return the unit's properties as systemctl prints them."""
         lines = self.must("systemctl", "show", *(f"--property={name}" for name in properties), unit).splitlines()
         return dict(line.split("=", 1) for line in lines)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory."""
+        """Return whether there is a file or directory."""
         return self.call("test", "-e", path).returncode == 0
 
     def version(self) -> str:
-        """The version of the installed program, as it names it itself."""
+        """Return the version of the installed program, as it prints it."""
         return self.must("bulkhead", "--version").strip()
 
     def services(self) -> set[int]:
-        """The process ids of the agent's services; empty while it cannot be asked."""
+        """Return the process ids of the agent's services; none while it cannot be asked."""
         shown = self.call("bulkhead", "status", "-o", "json").stdout
         return {row["pid"] for row in json.loads(shown)["processes"] if row["pid"]} if shown else set()
 
@@ -82,22 +82,22 @@ class InstalledNode(ABC):
         self.must("rm", f"{MANIFESTS}/{name}.json")
 
     def pods(self) -> list[dict[str, Any]]:
-        """The pods as `bulkhead pods` shows them: name, uid, state, restarts."""
+        """Return the pods as `bulkhead pods` shows them: name, uid, state, restarts."""
         found: list[dict[str, Any]] = self.json("bulkhead", "pods", "-o", "json")
         return found
 
     def states(self) -> dict[str, str]:
-        """The state of each pod."""
+        """Return the state of each pod."""
         return {pod["name"]: pod["state"] for pod in self.pods()}
 
     def tasks(self, socket: str = CONTAINERD) -> set[str]:
-        """The id and the process of each running container and sandbox, separated by a space."""
+        """Return the id and the process of each running container and sandbox, separated by a space."""
         listed = self.must("ctr", "--address", socket, "--namespace", "k8s.io", "tasks", "ls").splitlines()
         return {" ".join(line.split()[:2]) for line in listed[1:] if "RUNNING" in line}
 
     def run_on(self, tasks: set[str]) -> bool:
-        """Whether all of these tasks still run, where no containerd can be asked: a container is in a cgroup that has
-        its id in the name."""
+        """Return whether all of these tasks still run, where no containerd can be asked: a container is in a cgroup
+        that has its id in the name."""
         named = [task.split() for task in tasks]
         cgroups = [self.call("cat", f"/proc/{process}/cgroup").stdout for _, process in named]
         return all(identity in cgroup for (identity, _), cgroup in zip(named, cgroups, strict=True))

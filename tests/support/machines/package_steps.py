@@ -16,7 +16,7 @@ _PLACES = (*_STATE, "/etc/bulkhead", "/opt/bulkhead")
 
 
 def install(machine: InstalledNode, package: str) -> None:
-    """apt installs the package with what it needs, and starts nothing. `package`: a path in there."""
+    """Check that apt installs the package with what it needs, and starts nothing. `package`: a path in there."""
     assert machine.call("python3", "--version").returncode != 0, "a bare Debian has no Python"
     began = time.monotonic()
     output = machine.apt("install", package)
@@ -31,7 +31,7 @@ def install(machine: InstalledNode, package: str) -> None:
 
 
 def start(machine: InstalledNode) -> None:
-    """One command makes the node ready; then the pod runs."""
+    """Check that one command makes the node ready, and that the pod then runs."""
     began = time.monotonic()
     machine.must("systemctl", "enable", "--now", "bulkhead")
     machine.must("bulkhead", "status", f"--wait-ready={machine.within:g}")
@@ -42,14 +42,14 @@ def start(machine: InstalledNode) -> None:
 
 
 def restart(machine: InstalledNode) -> None:
-    """`systemctl restart` is another agent with the same containers."""
+    """Check that `systemctl restart` brings another agent with the same containers."""
     before = machine.show("bulkhead", "MainPID")
     _leaves_the_containers(machine, lambda: machine.must("systemctl", "restart", "bulkhead"))
     assert machine.show("bulkhead", "MainPID") != before, before
 
 
 def reload(machine: InstalledNode) -> None:
-    """`systemctl reload` is the same main process with other services and the same containers."""
+    """Check that `systemctl reload` keeps the main process and the containers, and replaces the services."""
     before, services = machine.show("bulkhead", "MainPID"), machine.services()
     assert len(services) == 7, services
 
@@ -82,7 +82,7 @@ def boot(machine: InstalledNode, change: Callable[[], None]) -> None:
 
 
 def upgrade(machine: InstalledNode, package: str) -> None:
-    """apt installs a later version over a running agent: another agent with the same containers."""
+    """Check that apt installs a later version over a running agent: another agent with the same containers."""
     before = machine.version(), machine.show("bulkhead", "MainPID")
     _leaves_the_containers(machine, lambda: machine.apt("install", package))
     after = machine.version(), machine.show("bulkhead", "MainPID")
@@ -90,7 +90,7 @@ def upgrade(machine: InstalledNode, package: str) -> None:
 
 
 def remove(machine: InstalledNode) -> set[str]:
-    """A removal stops the agent and leaves the pod; the tasks that run on."""
+    """Check that a removal stops the agent and leaves the pod; return the tasks that still run."""
     tasks = machine.tasks()
     output = machine.apt("remove", "bulkhead")
     assert "systemctl enable --now kubelet" in output, output
@@ -101,13 +101,13 @@ def remove(machine: InstalledNode) -> set[str]:
 
 
 def the_state_stays(machine: InstalledNode) -> None:
-    """What a purge leaves whose question was not answered with yes: the state, and no configuration."""
+    """Check what a purge leaves whose question was not answered with yes: the state, and no configuration."""
     assert machine.exists("/var/lib/bulkhead/kubelet/pods")
     assert not machine.exists("/etc/bulkhead/kubelet.yaml")
 
 
 def install_again(machine: InstalledNode, package: str, tasks: set[str]) -> None:
-    """A later installation continues with the containers that a removal has left. `tasks`: those."""
+    """Check that a later installation continues with the containers (`tasks`) that a removal has left."""
     machine.apt("install", package)
     machine.must("systemctl", "enable", "--now", "bulkhead")
     _wait_until_it_runs(machine)
@@ -115,13 +115,13 @@ def install_again(machine: InstalledNode, package: str, tasks: set[str]) -> None
 
 
 def end_the_pod(machine: InstalledNode) -> None:
-    """Remove the manifest; nothing of the pod runs any more afterwards."""
+    """Remove the manifest, and check that nothing of the pod runs afterwards."""
     machine.remove_pod(POD)
     eventually(lambda: not machine.states() and not machine.tasks(), "the pod has ended", machine.within)
 
 
 def nothing_is_left(machine: InstalledNode) -> None:
-    """What a purge leaves whose question was answered with yes."""
+    """Check that a purge whose question was answered with yes leaves nothing."""
     for place in _PLACES:
         assert not machine.exists(place), place
 

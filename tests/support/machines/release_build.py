@@ -1,4 +1,4 @@
-"""Releases, built for tests as `make release` builds them, but compressed less."""
+"""Builds releases for tests as `make release` does, but compresses them less."""
 
 import os
 import re
@@ -49,7 +49,7 @@ def relabelled(package: Path, version: str, output: Path) -> Path:
 
 
 def packed(tree: Path, package: Path, compression: str = "zstd") -> Path:
-    """An unpacked package as a package, at a path."""
+    """Pack an unpacked package as a package, at a path."""
     command = ["dpkg-deb", "--build", "--root-owner-group", f"-Z{compression}", "-z1", str(tree), str(package)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return package

@@ -59,7 +59,8 @@ exec env -i PATH="$PATH" container=test {systemd} --system --show-status=no {opt
 
 
 class SystemdMachine:
-    """`with SystemdMachine(directory) as machine:`; a short directory, for what runs inside puts sockets there."""
+    """A machine of `with SystemdMachine(directory) as machine:`; the directory has a short path, because what runs
+    inside puts sockets there."""
 
     namespaces = ""  # more of them, as options of unshare
     options = "--unit=test.target --log-target=console"  # of systemd
@@ -75,12 +76,12 @@ class SystemdMachine:
 
     @property
     def bus_address(self) -> str:
-        """The system bus, as it is reached from out here."""
+        """Return the address of the system bus, as it is reached from out here."""
         return f"unix:path=/proc/{self.pid}/root/run/dbus/system_bus_socket"
 
     @property
     def hierarchies(self) -> Hierarchies:
-        """Its cgroups, as they are seen from out here."""
+        """Return its cgroups, as they are seen from out here."""
         ours = cgroup_layout.find_hierarchies()
         return Hierarchies(
             unified=ours.unified and ours.unified / self.name,
@@ -105,7 +106,7 @@ class SystemdMachine:
 
     @property
     def log(self) -> Path:
-        """The journal of systemd and its units."""
+        """Return the journal of systemd and its units."""
         return self.directory / "systemd.log"
 
     def start(self) -> None:
@@ -147,11 +148,11 @@ class SystemdMachine:
         return subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
     def root_script(self) -> str:
-        """Commands before anything else is mounted in there: a root of its own, in a subclass."""
+        """Return the commands that run before anything else is mounted in there: a root of its own, in a subclass."""
         return ""
 
     def last_script(self) -> str:
-        """Commands just before systemd: its units, a system bus and no more."""
+        """Return the commands that run just before systemd: its units, a system bus and no more."""
         units = self.directory / "units"
         units.mkdir()
         for name, text in (("test.target", _TARGET), ("dbus.socket", _SOCKET), ("dbus.service", _SERVICE)):
@@ -159,27 +160,27 @@ class SystemdMachine:
         return f"cp {units}/* /run/systemd/system/"
 
     def inside(self, *command: str) -> list[str]:
-        """The command line that runs a command in there."""
+        """Return the command line that runs a command in there."""
         return ["nsenter", "-t", str(self.pid), "-m", "-p", "-u", "-i", "-C", "--", *command]
 
     def joined(self, *command: str) -> list[str]:
-        """The same for a command that starts containers: it begins in a cgroup that exists in there."""
+        """Return the command line for a command that starts containers: it begins in a cgroup that exists in there."""
         tops = [str(path) for path in self.hierarchies.places("/")]
         join = f'for top in {" ".join(tops)}; do echo $$ > $top/cgroup.procs; done; exec "$@"'
         return ["bash", "-c", join, "bash", *self.inside(*command)]
 
     def run(self, *command: str) -> str:
-        """What a command in there prints; CalledProcessError where it fails."""
+        """Return what a command in there prints. Raises CalledProcessError where it fails."""
         return subprocess.run(self.inside(*command), capture_output=True, text=True, check=True).stdout
 
     def show(self, unit: str, *properties: str) -> dict[str, str]:
-        """The unit's properties as systemctl prints them."""
+        """Return the unit's properties as systemctl prints them."""
         wanted = [f"--property={name}" for name in properties]
         lines = self.run("systemctl", "show", *wanted, unit).splitlines()
         return dict(line.split("=", 1) for line in lines)
 
     def stop(self) -> None:
-        """Kill process 1 and with it everything in there; then its cgroups."""
+        """Kill process 1 and with it everything in there; then remove its cgroups."""
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
         elif self._process is not None:

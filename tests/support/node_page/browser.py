@@ -92,7 +92,7 @@ class Page:
         await self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     async def value(self, expression: str) -> Any:
-        """The value of a JavaScript expression, a promise awaited."""
+        """Return the value of a JavaScript expression, with a promise awaited."""
         result = await self.send(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True
         )
@@ -125,7 +125,7 @@ class Page:
 
 @asynccontextmanager
 async def browser(directory: Path) -> AsyncIterator[Page]:
-    """A browser with its profile in this directory, and one page."""
+    """Start a browser with its profile in this directory, and give the block its one page."""
     require_command(PROGRAM)
     process = await asyncio.create_subprocess_exec(
         PROGRAM, f"--user-data-dir={directory}", *_FLAGS,
@@ -154,13 +154,13 @@ async def browser(directory: Path) -> AsyncIterator[Page]:
 
 
 async def _page(client: aiohttp.ClientSession, port: str) -> dict[str, Any] | None:
-    """What the browser lists of its page; None before it has one."""
+    """Return what the browser lists of its page; None before it has one."""
     async with client.get(f"http://127.0.0.1:{port}/json/list") as answer:
         return next((one for one in await answer.json() if one["type"] == "page"), None)
 
 
 async def _address(process: asyncio.subprocess.Process) -> str:
-    """The address of the protocol, which the browser prints at its start."""
+    """Return the address of the protocol, which the browser prints at its start."""
     assert process.stderr is not None
     lines = []
     async for raw in process.stderr:

@@ -73,7 +73,7 @@ def status(number: int, restarts: int = 0) -> dict[str, Any]:
 
 
 def containers(number: int) -> tuple[str, ...]:
-    """The names of the containers of a pod: each fourth one has two."""
+    """Return the names of the containers of a pod: each fourth one has two."""
     return ("main", "proxy") if number % 4 == 2 else ("main",)
 
 
@@ -90,7 +90,7 @@ class PageNode(Node):
         self._pod_logs = directory / "pods"
 
     def start_processes(self) -> None:
-        """The lock file of each service names the process of the test."""
+        """Name the process of the test in the lock file of each service."""
         locks = self._run_dir / "locks"
         locks.mkdir(parents=True, exist_ok=True)
         for service in SERVICES:
@@ -100,7 +100,7 @@ class PageNode(Node):
             (locks / f"{service}.lock").write_text(json.dumps(record))
 
     def shown_processes(self, _run_dir: str, _before: Mapping[str, ProcessFacts]) -> dict[str, ProcessFacts]:
-        """Seven processes with ids, memory and CPU time of their own, for pictures; they do not run."""
+        """Return seven processes with ids, memory and CPU time of their own, for pictures; they do not run."""
         age = 95_000 + self.network.clock.monotonic()
         return {
             service: ProcessFacts(
@@ -138,7 +138,7 @@ class PageNode(Node):
         self.resources.put("node", NodeResources(capacity=capacity, allocatable=allocatable))
 
     def use_node(self, seconds: float = 0.0) -> None:
-        """A reading of the node; its network card has been in use for so many seconds."""
+        """Publish a reading of the node; its network card has been in use for so many seconds."""
         now = self.network.clock.monotonic()
         counters = {"rx_errors": 0, "tx_errors": 0, "rx_dropped": 3}
         card = InterfaceUsage(
@@ -233,12 +233,12 @@ class PageNode(Node):
         (self._stories / f"{uid}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     def delete_pod(self, uid: str) -> None:
-        """The pod is gone from all streams."""
+        """Remove the pod from all streams."""
         for stream in (self.desired, self.status, self.admitted):
             stream.delete(uid)
 
     def publish(self, count: int) -> None:
-        """So many pods; pod 2 has a hostile name."""
+        """Publish so many pods; pod 2 has a hostile name."""
         self.start_processes()
         self.observe_node()
         for number in range(count):
@@ -262,7 +262,7 @@ class PageNode(Node):
 
     @asynccontextmanager
     async def time(self, pace: float = 1.0) -> AsyncIterator[None]:
-        """Let time pass in the block: so many seconds each second."""
+        """Let so many seconds pass in each second of the block."""
 
         async def pass_on() -> None:
             while True:

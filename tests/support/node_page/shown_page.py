@@ -53,7 +53,8 @@ async def shown_page(directory: Path) -> AsyncIterator[Shown]:
 
 
 async def findings(page: Page, part: str = "html") -> list[dict[str, Any]]:
-    """What axe finds in a part of the page, in short. Rows of pods are alike, and each takes a tenth of a second."""
+    """Return what axe finds in a part of the page, in short. Rows of pods are alike, and each takes a tenth of a
+    second."""
     await page.value(resources.files("axe_core_python").joinpath("axe.min.js").read_text())
     checked = f"{{include: [['{part}']], exclude: [['#pods tbody tr:nth-child(n+9)']]}}"
     await page.value(f"axe.run({checked}).then(result => {{ window.checked = result; }})")

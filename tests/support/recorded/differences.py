@@ -1,4 +1,4 @@
-"""Where two values of JSON differ: a JSON pointer for each place, with what is there and what should be."""
+"""Finds where two values of JSON differ: a JSON pointer for each place, with what is there and what should be."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ _ABSENT = object()
 
 @dataclass(frozen=True)
 class Difference:
-    """One place. `pointer`: RFC 6901; where lists are compared by a key, that key's value instead of an index."""
+    """One place at which two values differ. `pointer`: RFC 6901; where lists are compared by a key, that key's value
+    instead of an index."""
 
     pointer: str
     actual: Any
@@ -22,12 +23,13 @@ class Difference:
         return f"{self.pointer or '/'}: actual {_shown(self.actual)}, expected {_shown(self.expected)}"
 
     def matches(self, pattern: str) -> bool:
-        """Whether the place is, or is below, a pointer that the pattern matches; `*` matches any text, `/` too."""
+        """Return whether the place is, or is below, a pointer that the pattern matches; `*` matches any text, `/`
+        too."""
         return fnmatchcase(self.pointer, pattern) or fnmatchcase(self.pointer, f"{pattern}/*")
 
 
 def differences(actual: Any, expected: Any, pointer: str = "") -> list[Difference]:
-    """All places, in order. An empty list or object is the same as none."""
+    """Return all places, in order. An empty list or object is the same as none."""
     if isinstance(actual, dict | None) and isinstance(expected, dict | None) and (actual or expected):
         return _of_objects(actual or {}, expected or {}, pointer)
     if isinstance(actual, list | tuple | None) and isinstance(expected, list | tuple | None) and (actual or expected):

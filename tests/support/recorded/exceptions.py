@@ -1,4 +1,5 @@
-"""Where a recorded pod may differ on our agent: JSON pointers with reasons, refused once no recording needs them."""
+"""Lists where a recorded pod may differ on our agent: JSON pointers with reasons, refused once no recording needs
+them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -92,14 +93,14 @@ needed: set[tuple[Differs, str]] = set()  # and by which recording
 
 
 def unexplained(part: str, name: str, ours: Any, theirs: Any) -> list[Difference]:
-    """The differences that no exception of this part of this recording explains."""
+    """Return the differences that no exception of this part of this recording explains."""
     rows = [row for row in EXCEPTIONS if row.part in part and (not row.only or name in row.only)]
     found = differences(ours, theirs)
     return [one for one in found if not any(one.matches(row.path) for row in rows)]
 
 
 def equal(part: str, name: str, ours: Any, theirs: Any) -> bool:
-    """Whether the exceptions explain every difference; notes which of them that needs."""
+    """Return whether the exceptions explain every difference; note which of them that needs."""
     if unexplained(part, name, ours, theirs):
         return False
     for row in EXCEPTIONS:
@@ -109,7 +110,7 @@ def equal(part: str, name: str, ours: Any, theirs: Any) -> bool:
 
 
 def unneeded() -> list[str]:
-    """What the recordings compared so far did not need; of a row for some recordings, by recording."""
+    """Return what the recordings compared so far did not need; of a row for some recordings, by recording."""
     users: dict[Differs, set[str]] = {}
     for row, name in needed:
         users.setdefault(row, set()).add(name)

@@ -1,4 +1,4 @@
-"""What a Go kubelet sent for 39 pods, read so that it can be compared: numbers as numbers, orders that do not matter
+"""Reads what a Go kubelet sent for 39 pods so that it can be compared: numbers as numbers, orders that do not matter
 made equal. Used by the tests of single messages and of complete pods.
 """
 
@@ -42,7 +42,7 @@ def calls(recorded: dict[str, Any], method: str) -> list[dict[str, Any]]:
 
 
 def pod_of(recorded: dict[str, Any]) -> Object:
-    """The pod as the API server gave it, with the annotations the kubelet added when it saw it."""
+    """Return the pod as the API server gave it, with the annotations the kubelet added when it saw it."""
     pod: Object = {key: value for key, value in recorded["api_pod"].items() if key != "status"}
     for request in calls(recorded, "RunPodSandbox"):
         pod = {**pod, "metadata": {**pod["metadata"], "annotations": request["config"]["annotations"]}}
@@ -50,7 +50,7 @@ def pod_of(recorded: dict[str, Any]) -> Object:
 
 
 def with_numbers(message: Any, descriptor: Any) -> Any:
-    """A recorded message with 64-bit integers as numbers; the proxy's JSON wrote them as texts."""
+    """Return a recorded message with 64-bit integers as numbers; the proxy's JSON wrote them as texts."""
     fields = descriptor.fields_by_name
     return {name: _number(value, fields[name]) for name, value in message.items()}
 
@@ -70,7 +70,7 @@ def recorded_sandbox(request: dict[str, Any]) -> Message:
 
 
 def options_in_any_order(message: Message) -> Message:
-    """The kubelet's resolver options are in no order."""
+    """Return the message with the kubelet's resolver options sorted, because they are in no order."""
     dns = message["dns_config"]
     return {**message, "dns_config": {**dns, "options": sorted(dns.get("options", ()))}}
 
@@ -82,5 +82,5 @@ def recorded_container(request: dict[str, Any]) -> Message:
 
 
 def in_any_order(message: Message) -> Message:
-    """The kubelet's variables are in no order."""
+    """Return the message with the kubelet's variables sorted, because they are in no order."""
     return {**message, "envs": sorted(message.get("envs", ()), key=lambda env: env["key"])}

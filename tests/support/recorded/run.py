@@ -24,7 +24,7 @@ class Place:
     patterns: tuple[tuple[re.Pattern[str], str], ...] = ()
 
     def plain(self, text: str) -> str:
-        """The text as it would be in any place."""
+        """Return the text as it would be in any place."""
         for ours, anywhere in ((self.uid, "UID"), *self.words):
             if ours in text:
                 text = re.sub(rf"(?<![\d.]){re.escape(ours)}(?!\d)", anywhere, text)
@@ -42,7 +42,7 @@ _RANDOM = (
 
 
 def plain_value(value: Any, place: Place) -> Any:
-    """A message or object in words that are the same in every place."""
+    """Return a message or object in words that are the same in every place."""
     if isinstance(value, dict):
         return {place.plain(str(key)): plain_value(item, place) for key, item in value.items()}
     if isinstance(value, list):
@@ -51,13 +51,13 @@ def plain_value(value: Any, place: Place) -> Any:
 
 
 def plain_status(status: Object, place: Place) -> Any:
-    """A pod's status; conditions by type, for their order is the API server's."""
+    """Return a pod's status with its conditions by type, because their order is the API server's."""
     plain = plain_value(status, place)
     return plain | {"conditions": {c["type"]: c for c in plain.get("conditions") or ()}}
 
 
 def plain_event(event: Object, place: Place) -> tuple[str, ...]:
-    """Type, reason, message and field path; how often it was counted is chance."""
+    """Return type, reason, message and field path; how often it was counted is chance."""
     return (
         event["type"],
         event["reason"],
@@ -108,7 +108,7 @@ class Calls:
 
 
 def in_groups(calls: list[Call], belongs: Callable[[Call], bool]) -> list[Call]:
-    """Neighbours of one method for which their order is chance, in the order of their requests."""
+    """Return neighbours of one method for which their order is chance, in the order of their requests."""
     ordered: list[Call] = []
     group: list[Call] = []
     for call in [*calls, ("", None)]:

@@ -27,7 +27,7 @@ _reserved = Reservations("network", most=10)  # it has no bridge before its firs
 
 
 def network_of_our_own() -> tuple[str, str]:
-    """A bridge name and a pod network that no other test of this or another run on the machine has."""
+    """Return a bridge name and a pod network that no other test of this or another run on the machine has."""
     taken = {path.name for path in Path("/sys/class/net").iterdir()}
     for number in itertools.count(os.getpid() % 199 + next(_numbers)):
         bridge = f"bkt{os.getpid() % 100000}x{number % 200}"
@@ -69,12 +69,12 @@ class PrivateContainerd:
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """Return the process id of the running containerd."""
         assert self._process is not None
         return self._process.pid
 
     def start(self) -> None:
-        """Start it, again if need be, and wait until it answers."""
+        """Start containerd, another time if need be, and wait until it answers."""
         facts = containerd_host.look(self.embedded)
         cni = Path(self.embedded.cni_conf_dir)
         cni.mkdir(exist_ok=True)
@@ -85,11 +85,11 @@ class PrivateContainerd:
         self._ran = self._ran or ran_versions.begin_node(self.embedded.socket)
 
     def import_images(self, images: Iterable[Image] = (BUSYBOX_CONTENT, PAUSE_CONTENT)) -> None:
-        """Make these images from busybox and bring them in."""
+        """Make these images from busybox and import them."""
         containerd.import_images(self.embedded.socket, self.directory, images)
 
     def end(self) -> None:
-        """End the process only; its pods go on."""
+        """End the process only; its pods continue."""
         while self._ran:
             ran_versions.end_use(self._ran.pop())
         if self._process is not None:
@@ -98,7 +98,8 @@ class PrivateContainerd:
             self._process = None
 
     async def stop(self) -> None:
-        """Take everything down. The directory itself is the caller's."""
+        """Stop the pods and the process, and remove what is outside of the directory. The directory itself is the
+        caller's."""
         if self._process is not None and self._process.poll() is None:
             await remove_pods(self.endpoint)
         self.end()
@@ -110,7 +111,7 @@ class PrivateContainerd:
 
 @contextmanager
 def started_containerd() -> Iterator[PrivateContainerd]:
-    """One that runs with the images of `import_images`, in a new directory."""
+    """Give the block a containerd that runs with the images of `import_images`, in a new directory."""
     with tempfile.TemporaryDirectory(prefix="bkc", dir="/tmp") as directory:
         made = PrivateContainerd(Path(directory))
         try:

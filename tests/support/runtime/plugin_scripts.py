@@ -15,7 +15,7 @@ echo "$request" >> {log}
 
 
 def write_plugin(directory: Path, name: str, body: str) -> None:
-    """A plugin that logs what it is asked, `$request`, and then does this, in sh."""
+    """Write a plugin that logs the request as `$request`, and then runs this text of sh."""
     directory.mkdir(exist_ok=True)
     path = directory / name
     path.write_text(_PLUGIN.format(log=directory / f"{name}.log", body=body))
@@ -23,13 +23,13 @@ def write_plugin(directory: Path, name: str, body: str) -> None:
 
 
 def answering(auth: Object, **fields: Any) -> str:
-    """The body of a plugin that gives these credentials."""
+    """Return the body of a plugin that gives these credentials."""
     answer = {"kind": "CredentialProviderResponse", "apiVersion": API, "cacheKeyType": "Registry", "auth": auth}
     return f"echo '{json.dumps({**answer, **fields})}'"
 
 
 def plugin_flags(directory: Path, *providers: Object) -> tuple[str, ...]:
-    """The two flags for these providers; the plugins are in `directory`."""
+    """Return the two flags for these providers; the plugins are in `directory`."""
     common = {"apiVersion": API, "defaultCacheDuration": "1h"}
     document = {"apiVersion": "kubelet.config.k8s.io/v1", "kind": "CredentialProviderConfig"}
     config = directory / "providers.yaml"
@@ -38,6 +38,6 @@ def plugin_flags(directory: Path, *providers: Object) -> tuple[str, ...]:
 
 
 def asked(directory: Path, name: str) -> list[dict[str, Any]]:
-    """What the plugin was asked, in order."""
+    """Return the requests that the plugin got, in order."""
     log = directory / f"{name}.log"
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []

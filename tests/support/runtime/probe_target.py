@@ -15,7 +15,7 @@ TARGET_IMAGE = "localhost/bulkhead/probe-target:1"
 
 @cache
 def build() -> bytes:
-    """The program, linked statically; the test that asks is refused where there is no compiler."""
+    """Build the program, linked statically; the test that asks is refused where there is no compiler."""
     require_command("gcc")
     with tempfile.TemporaryDirectory() as directory:
         program = Path(directory) / "probe-target"
@@ -25,6 +25,6 @@ def build() -> bytes:
 
 
 def import_target(socket: str, directory: Path) -> None:
-    """Make TARGET_IMAGE known to this containerd; `directory` is for a file in between."""
+    """Import TARGET_IMAGE into this containerd; `directory` is for a file in between."""
     image = Image(name=TARGET_IMAGE, command=("/bin/probe-target", "80"), files={"/bin/probe-target": (build(), 0o755)})
     import_images(socket, directory, (image,))

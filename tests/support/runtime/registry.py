@@ -36,7 +36,7 @@ bob:$2b$05$bbcdefghijklmnopqrstuuYtphexqifdU/HhbA.1RUoQzRVwN9TSu
 
 
 def password(user: str) -> str:
-    """Of the users `ann` and `bob`, whom a registry with users knows."""
+    """Return the password of the users `ann` and `bob`, whom a registry with users knows."""
     return f"{user}-word"
 
 
@@ -60,7 +60,7 @@ class Registry:
         self.stop()
 
     def start(self) -> None:
-        """Start it, again if need be, and wait until it answers."""
+        """Start the registry, another time if need be, and wait until it answers."""
         config, log = self._directory / "config.json", self._directory / "log"
         config.write_text(json.dumps(self._config()))  # JSON is YAML
         with log.open("ab") as output:
@@ -73,14 +73,14 @@ class Registry:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """End it; what was pushed stays."""
+        """End the registry; what was pushed stays."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait()
             self._process = None
 
     def name(self, path: str) -> str:
-        """The image of this path in the registry."""
+        """Return the image of this path in the registry."""
         return f"{self.address}/{path}"
 
     def push(self, path: str, *, padding: int = 0) -> str:
@@ -105,7 +105,7 @@ class Registry:
         return name
 
     def _request(self, method: str, path: str, content: bytes, kind: str = "application/octet-stream") -> Message:
-        """The headers of the answer."""
+        """Send a request and return the headers of the answer."""
         url = path if "://" in path else f"{self._scheme}://{self.address}{path}"
         request = urllib.request.Request(url, content, {"Content-Type": kind}, method=method)
         if self._users:
@@ -116,7 +116,7 @@ class Registry:
             return headers
 
     def auths(self, user: str, word: str | None = None, *, place: str = "") -> Object:
-        """The entries of a docker config with this user, for the whole registry or another place."""
+        """Return the entries of a docker config with this user, for the whole registry or another place."""
         both = f"{user}:{password(user) if word is None else word}"
         return {place or self.address: {"auth": base64.b64encode(both.encode()).decode()}}
 
@@ -153,7 +153,7 @@ class Registry:
 
 
 def pull_secret(name: str, auths: Object, *, legacy: bool = False) -> Object:
-    """A Secret of namespace `default` with these entries."""
+    """Return a Secret of namespace `default` with these entries."""
     kind, key, document = "dockerconfigjson", ".dockerconfigjson", json.dumps({"auths": auths})
     if legacy:
         kind, key, document = "dockercfg", ".dockercfg", json.dumps(auths)

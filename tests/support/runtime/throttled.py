@@ -14,7 +14,7 @@ _PIECE = 64 * 1024
 
 
 class Throttled:
-    """In front of `address` (host:port), at an address of its own."""
+    """The proxy in front of `address` (host:port), at an address of its own."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -38,7 +38,7 @@ class Throttled:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def name(self, path: str) -> str:
-        """The image of this path, through the proxy."""
+        """Return the image of this path, through the proxy."""
         return f"{self.address}/{path}"
 
     @property

@@ -1,4 +1,5 @@
-"""Which test kills a process at which crash point, by exact names; `points_in_code` is what it is compared with."""
+"""Lists which test kills a process at which crash point, by exact names; `points_in_code` is what it is compared
+with."""
 
 import ast
 from pathlib import Path
@@ -113,7 +114,7 @@ NOT_TRIED = {
 
 
 def points_in_code() -> set[str]:
-    """Every name that a call of `crash_point` in the product can have."""
+    """Return every name that a call of `crash_point` in the product can have."""
     found: set[str] = set()
     for room in ("bus", "services", "shared"):
         for path in (CHECKOUT / room).rglob("*.py"):

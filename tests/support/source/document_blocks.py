@@ -19,7 +19,7 @@ class Block:
 
 
 def blocks(document: Path) -> list[Block]:
-    """The executable blocks, in their order. Every comment must have its block."""
+    """Return the executable blocks, in their order. Every comment must have its block."""
     text = document.read_text(encoding="utf-8")
     found: list[Block] = []
     for kind, how, content in _BLOCK.findall(text):
@@ -34,7 +34,7 @@ def blocks(document: Path) -> list[Block]:
 
 
 def fits(expected: str, printed: str) -> bool:
-    """Whether a command printed what the document shows. Runs of spaces equal one space."""
+    """Return whether a command printed what the document shows. Runs of spaces equal one space."""
     parts = []
     for line in expected.splitlines():
         words = " ".join(line.split())

@@ -1,4 +1,5 @@
-"""The texts that the product can print, from its source: string constants with `…` for each value put into them."""
+"""Collects the texts that the product can print from its source: string constants with `…` for each value put into
+them."""
 
 import ast
 import re
@@ -11,7 +12,7 @@ _PLACES = re.compile(r"%(?:\([^)]*\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]|\{[^{}
 
 @cache
 def texts() -> frozenset[str]:
-    """Every text of bus, services and shared that has a letter, docstrings left out."""
+    """Return every text of bus, services and shared that has a letter, docstrings left out."""
     found: set[str] = set()
     for name in python_files("bus", "services", "shared"):
         tree = tree_of(name)
@@ -27,20 +28,20 @@ def texts() -> frozenset[str]:
 
 @cache
 def _fixed_parts() -> tuple[list[str], ...]:
-    """The fixed parts of each text; texts of less than four letters are left out."""
+    """Return the fixed parts of each text; texts of less than four letters are left out."""
     long = (text for text in texts() if len(re.findall(r"[a-zA-Z]", text)) > 3 and len(text) < 1000)
     return tuple(text.split("…") for text in long)
 
 
 @cache
 def _pattern(text: str) -> re.Pattern[str]:
-    """The text as a pattern whose groups are its fixed parts."""
+    """Return the text as a pattern whose groups are its fixed parts."""
     return re.compile(".*?".join(f"({re.escape(part)})" for part in text.split("…")), re.DOTALL)
 
 
 def unknown_words(message: str) -> list[str]:
-    """The words of a message, of four letters or more, that come from none of the product's texts. Each must be in a
-    fixed part of a text whose other fixed parts are in the message as well, in their order."""
+    """Return the words of a message, of four letters or more, that come from none of the product's texts. Each must be
+    in a fixed part of a text whose other fixed parts are in the message as well, in their order."""
     known = [False] * len(message)
     for parts in _fixed_parts():
         # Most texts are not in the message at all: only what may be is worth a pattern.

@@ -51,8 +51,8 @@ class Mutant:
 
 
 def mutants_of(file: str, source: bytes) -> Iterator[Mutant]:
-    """Every one of the file: comparisons, `and` and `or`, `not`, conditions that always or never hold, also those of
-    comprehensions and of `case`."""
+    """Return every mutant of the file: comparisons, `and` and `or`, `not`, conditions that always or never hold, also
+    those of comprehensions and of `case`."""
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -132,7 +132,7 @@ def _texts_of_tests() -> dict[str, str]:
 
 
 def notices(copy: Path, mutant: Mutant) -> bool:
-    """Whether a test fails with it."""
+    """Return whether a test fails with the change."""
     path = copy / mutant.file
     source = path.read_bytes()
     path.write_bytes(mutant.apply(source))
@@ -189,7 +189,7 @@ def main() -> int:
             copies.put(copy_checkout(Path(scratch) / str(number)))
 
         def survives(mutant: Mutant) -> bool | None:
-            """None = the time is over, it was not tried."""
+            """Return whether no test notices the change; None = the time is over, and it was not tried."""
             if time.monotonic() >= end:
                 return None
             copy = copies.get()
