@@ -16,7 +16,7 @@ READY, WATCHDOG = "READY=1", "WATCHDOG=1"
 
 log = logging.getLogger(__name__)
 
-_MIN_WATCHDOG_MICROSECONDS = 1_000_000  # microseconds that WATCHDOG_USEC must exceed
+_MIN_WATCHDOG_MICROSECONDS = 1_000_000  # that WATCHDOG_USEC must exceed
 _REPEAT_SECONDS = 1.0  # until the one repetition of a ping that could not be sent
 _WHERE = "set WatchdogSec= of the unit"
 

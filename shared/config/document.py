@@ -19,10 +19,10 @@ from shared.yaml_reader.scalars import key_text
 
 # Real files have some hundred values in some thousand characters. A ConfigMap, from which operators write such files,
 # holds at most 1 MiB; a configuration of more than a quarter of that is a mistake, and reading it would only cost.
-MAX_FILE_BYTES = 256 * 1024  # bytes
+MAX_FILE_BYTES = 256 * 1024
 _LIMITS = Limits(depth=50, values=20_000, characters=400_000)
 _MAX_DOCUMENTS = 20  # two of them are read
-_MAX_KEY_CHARACTERS = 500  # characters of a dotted key; every key below repeats it
+_MAX_KEY_CHARACTERS = 500  # of a dotted key; every key below repeats it
 _HEADERS = "header"  # staticPodURLHeader, however it is misspelt: its values are secrets
 
 

@@ -5,7 +5,7 @@ import re
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 _MAX_NANOSECONDS = 2**63 - 1  # Go keeps nanoseconds in an int64
-_MAX_CHARACTERS = 200  # characters; every real duration is shorter
+_MAX_CHARACTERS = 200  # every real duration is shorter
 
 
 def parse_nanoseconds(text: str) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _MAX_FINDINGS = 100  # findings that are kept; the operator corrects those first
-_MAX_PART_CHARACTERS = 500  # characters of one part of a line
+_MAX_PART_CHARACTERS = 500  # of one part of a line
 
 ERROR = "error"  # the configuration cannot be used
 STRICT = "strict"  # the key is ignored and the kubelet at most logs it; `bulkhead config check` counts it as an error

@@ -10,7 +10,7 @@ from typing import Any
 from shared.config.fields import FlagKind
 from shared.log.klog import go_quote
 
-_MAX_SHOWN_CHARACTERS = 200  # characters of a bad value
+_MAX_SHOWN_CHARACTERS = 200  # of a bad value
 MASKED = "<masked>"
 
 

@@ -24,7 +24,7 @@ _INTEGER = re.compile(
     r"[+-]?(0|[1-9](_?[0-9])*|0(_?[0-7])+|0[oO](_?[0-7])+|0[xX](_?[0-9a-fA-F])+|0[bB](_?[01])+)", re.ASCII
 )
 _FLOAT = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
-_MAX_NUMBER_CHARACTERS = 400  # characters
+_MAX_NUMBER_CHARACTERS = 400
 _UNITS = ("ns", "us", "µs", "μs", "ms", "s", "m", "h")
 _MAX_ADDRESS_CHARACTERS = 64
 _VERSION = re.compile(r"(v[0-9]+\.[0-9]+\.[0-9]+)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?", re.ASCII)

@@ -16,7 +16,7 @@ from shared.config.spelling import closest, why_unusable
 from shared.log.klog import go_quote
 
 _SHORTHANDS = {flag.shorthand: flag for flag in FLAGS.values() if flag.shorthand}
-_MAX_ARGUMENT_BYTES = 131072  # bytes of one argument; Linux passes no longer one to a program
+_MAX_ARGUMENT_BYTES = 131072  # of one argument; Linux passes no longer one to a program
 _REMEDIES = {
     FlagKind.BOOL: "give true or false, after =",
     FlagKind.INT32: "give a whole number",

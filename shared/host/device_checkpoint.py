@@ -16,7 +16,7 @@ from shared.podspec.resources import is_extended
 log = logging.getLogger(__name__)
 
 CHECKPOINT = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")  # whatever the root directory is
-_MAX_FILE_BYTES = 16 * 2**20  # bytes; an entry has some hundred
+_MAX_FILE_BYTES = 16 * 2**20  # an entry has some hundred
 _MAX_RESOURCES = 256  # resources
 
 

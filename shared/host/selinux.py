@@ -5,7 +5,7 @@ from pathlib import Path
 
 _CONTEXTS = Path("/usr/share/containers/selinux/contexts")  # else in the directory of the policy
 _SELINUXFS = Path("/sys/fs/selinux")
-_MAX_FILE_BYTES = 1 << 20  # bytes of a file
+_MAX_FILE_BYTES = 1 << 20  # of a file
 
 
 def selinux_enabled(selinuxfs: Path = _SELINUXFS, own_label: Path = Path("/proc/self/attr/current")) -> bool:

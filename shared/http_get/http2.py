@@ -26,7 +26,7 @@ from shared.http_get.http2_frames import (
 Headers = list[tuple[str, str]]
 
 MAX_ANSWER_BYTES = 256 * 1024  # of one answer, frames included
-MAX_HEADER_BYTES = 64 * 1024  # bytes of one decoded header list, and of all encoded ones of an answer together
+MAX_HEADER_BYTES = 64 * 1024  # of one decoded header list, and of all encoded ones of an answer together
 MAX_FRAMES = 4096  # of one answer, of all types
 READ_BYTES = 2 * 1024  # that a caller gives to `receive` between two turns of the event loop: at most 227 frames
 _STREAM = 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from h2.errors import ErrorCodes
 from hyperframe.frame import Frame, GoAwayFrame, SettingsFrame
 
-MAX_FRAME_BYTES = 16384  # bytes: the least that every endpoint must accept, and what servers send
+MAX_FRAME_BYTES = 16384  # the least that every endpoint must accept, and what servers send
 FRAME_TYPE_INDEX = 3  # of the byte with a frame's type
 _HEAD_BYTES = 9
 

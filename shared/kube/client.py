@@ -35,7 +35,7 @@ from shared.version import KUBERNETES_RELEASE
 MAX_REPEATS = 10  # of a request that the server put off
 _PUT_OFF_SECONDS = 1.0  # where a 429 has no Retry-After
 _WATCH_MARGIN_SECONDS = 30.0  # by which our end of a watch comes after the server's
-_MAX_ANSWER_BYTES = 256 * 2**20  # bytes of one answer
+_MAX_ANSWER_BYTES = 256 * 2**20  # of one answer
 Refused = Callable[[int], None]
 
 

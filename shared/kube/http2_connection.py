@@ -13,7 +13,7 @@ from shared.kube.http2_session import AnswerData, AnswerHead, Change, Http2Error
 # As client-go: a connection on which nothing comes for so long is pinged, and closed when still nothing comes.
 PING_AFTER_SECONDS = 30.0
 MAX_PONG_SECONDS = 15.0
-_MAX_UNSENT_BYTES = 2**20  # bytes: a server that makes us answer and does not read is left
+_MAX_UNSENT_BYTES = 2**20  # a server that makes us answer and does not read is left
 _CLOSED = "the connection was closed before an answer came"
 _BROKE = "the connection broke within an answer"
 

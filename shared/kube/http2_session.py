@@ -23,7 +23,7 @@ from shared.http_get.http2_frames import MAX_FRAME_BYTES, FrameError, FrameSplit
 STREAM_WINDOW_BYTES = 65_535
 MAX_STREAMS = 250  # on one connection, where the server permits more
 _CONNECTION_WINDOW_BYTES = 2 * MAX_STREAMS * STREAM_WINDOW_BYTES
-_MAX_HEADER_BYTES = 64 * 1024  # bytes of the header of one answer
+_MAX_HEADER_BYTES = 64 * 1024  # of the header of one answer
 _CONFIG = H2Configuration(validate_inbound_headers=False)  # only the status and Retry-After are read
 _SETTINGS = {
     SettingCodes.ENABLE_PUSH: 0,

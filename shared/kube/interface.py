@@ -15,7 +15,7 @@ READ_TIMEOUT_SECONDS = 60.0  # an API server gives up a request itself after tha
 # Seconds. An admission webhook may take 30 s, and 10 s by default: a client that gives up sooner never gets its write
 # through while a webhook is slow, and makes it work for nothing.
 WRITE_TIMEOUT_SECONDS = 34.0
-MAX_RETRY_AFTER_SECONDS = 120.0  # seconds: whatever an API server or a proxy writes, it is asked again after that time
+MAX_RETRY_AFTER_SECONDS = 120.0  # whatever an API server or a proxy writes, it is asked again after that time
 _UNRELATED = "no relationship found between node"
 _FUTURE = ("too large resource version", "required revision is a future revision")
 

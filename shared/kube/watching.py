@@ -13,7 +13,7 @@ from shared.kube.failures import BrokenStreamError, unreachable
 from shared.kube.interface import ApiMalformedError, ApiUnansweredError, ApiUnreachableError, WatchEvent
 
 MAX_SILENT_SECONDS = 150.0  # without a byte; two bookmarks are missing then
-_MAX_LINE_BYTES = 64 * 2**20  # bytes of one line; objects have at most 3 MiB
+_MAX_LINE_BYTES = 64 * 2**20  # of one line; objects have at most 3 MiB
 
 
 class WatchStream:

@@ -17,7 +17,7 @@ PluginMessage = Message
 Answer = TypeVar("Answer", bound=Message)
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024  # of one answer, as in the kubelet's gRPC
-_MAX_ERROR_CHARACTERS = 4096  # characters of an error that a plugin returns
+_MAX_ERROR_CHARACTERS = 4096  # of an error that a plugin returns
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_metadata_size", 64 * 1024),

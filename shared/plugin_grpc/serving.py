@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 MAX_CALLS = 128  # at the same time, over all connections
 MAX_REQUEST_BYTES = 64 * 1024
-MAX_SOCKET_PATH_BYTES = 107  # bytes of a Unix socket's path
+MAX_SOCKET_PATH_BYTES = 107  # of a Unix socket's path
 _CODES = {
     "Unknown": grpc.StatusCode.UNKNOWN,
     "ResourceExhausted": grpc.StatusCode.RESOURCE_EXHAUSTED,

@@ -3,8 +3,8 @@
 A container with more could never start: it is refused before the strings are built.
 """
 
-MAX_STRING_BYTES = 131_071  # bytes of an argument or of NAME=value: MAX_ARG_STRLEN without the final NUL
-MAX_SPACE_BYTES = 2 << 20  # bytes of all strings together: a quarter of the usual stack limit of 8 MiB
+MAX_STRING_BYTES = 131_071  # of an argument or of NAME=value: MAX_ARG_STRLEN without the final NUL
+MAX_SPACE_BYTES = 2 << 20  # of all strings together: a quarter of the usual stack limit of 8 MiB
 _STRING_OVERHEAD_BYTES = 9  # that the kernel counts beside the text: NUL and pointer
 
 

@@ -10,7 +10,7 @@ from zlib import crc32
 from shared.model.objects import Object, name, namespace, uid
 from shared.podspec.go_json import go_json
 
-_MAX_BYTES = 4096  # bytes that the hashes below, loops of a microsecond per byte, are good for
+_MAX_BYTES = 4096  # that the hashes below, loops of a microsecond per byte, are good for
 
 
 def _fnv1a(data: bytes, state: int, prime: int, bits: int) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
 _SAMPLED = 0x01
 _MILLION = 1_000_000
-MAX_HEADER_CHARACTERS = 200  # characters of a header that are read
+MAX_HEADER_CHARACTERS = 200  # of a header that are read
 
 
 @dataclass(frozen=True, slots=True)

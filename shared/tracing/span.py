@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from shared.tracing.context import SpanContext
 
-MAX_TEXT_CHARACTERS = 256  # characters of an attribute or error; the rest is cut
+MAX_TEXT_CHARACTERS = 256  # of an attribute or error; the rest is cut
 Value = str | int | bool
 Attributes = Mapping[str, Value]
 

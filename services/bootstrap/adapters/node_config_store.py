@@ -23,7 +23,7 @@ from shared.yaml_reader.reader import Limits, UnreadableError, read_documents
 
 ASSIGNED, LAST_KNOWN_GOOD = "assigned", "last-known-good"
 _RECORD = "config-rejection"
-_MAX_META_BYTES = 16 * 1024  # bytes
+_MAX_META_BYTES = 16 * 1024
 _LIMITS = Limits(depth=10, values=100, characters=_MAX_META_BYTES)
 _UNFINISHED = "tmp_"  # how the name of a checkpoint begins while it is written
 

@@ -11,7 +11,7 @@ from shared.errors import OperatorError
 Write = Callable[[str], None]
 STREAM = "node.images"
 _NO_TAG = "<none>"
-_ID_CHARACTERS = 13  # characters, as crictl shows them
+_ID_CHARACTERS = 13  # as crictl shows them
 
 
 def list_images(run_dir: str, name: str, form: str, out: Write, err: Write) -> int:

@@ -16,7 +16,7 @@ from shared.errors import OperatorError
 MAX_ANSWER_SECONDS = 10.0  # until the head of an answer
 _REMEDY = "bulkhead status shows the processes"
 _MAX_REFUSAL_BYTES = 4096  # of a refusal that are shown
-_BLOCK_BYTES = 256 << 10  # bytes
+_BLOCK_BYTES = 256 << 10
 
 Query = Sequence[tuple[str, str]]
 

@@ -24,7 +24,7 @@ from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
 from shared.files.atomic import remove_unfinished, sync_directory, write_atomically
 
-INTERVAL_SECONDS = 0.25  # seconds
+INTERVAL_SECONDS = 0.25
 _MAX_HEALTHZ_SECONDS = 2.0  # to ask the kubelet's healthz
 _MAX_NAMED_CONTAINERS = 3  # containers named in one line
 

@@ -25,7 +25,7 @@ from services.server.core.logs.served_file import (
 
 T = TypeVar("T")
 
-_BLOCK_BYTES = 256 << 10  # bytes read and written at a time
+_BLOCK_BYTES = 256 << 10  # read and written at a time
 
 
 class FileAnswers:

@@ -17,7 +17,7 @@ from services.server.core.streams.spdy_frames import (
     SynStream,
 )
 
-PING_SECONDS = 5.0  # seconds
+PING_SECONDS = 5.0
 
 
 class SpdyClient:

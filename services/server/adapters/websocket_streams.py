@@ -24,7 +24,7 @@ from services.server.core.streams.upgrade import (
 
 log = logging.getLogger(__name__)
 
-_MAX_MESSAGE_BYTES = 32 << 20  # bytes
+_MAX_MESSAGE_BYTES = 32 << 20
 _PROTOCOL_HEADER = "X-Stream-Protocol-Version"
 _MAX_CLOSE_SECONDS = 5.0  # for the client to answer our close
 _STATUS_CHANNEL = b"\x03"

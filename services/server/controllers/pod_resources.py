@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 SOCKET = "pod-resources/kubelet.sock"  # a path below the root directory
 QPS, BURST = 100, 10  # of all methods together
-_RETRY_SECONDS = 5.0  # seconds
+_RETRY_SECONDS = 5.0
 _TROUBLE = "pod-resources"
 
 _REQUESTS = "kubelet_pod_resources_endpoint_requests"

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 5  # of one renewal, without a pause
 RETRIES = Backoff(initial=0.2, cap=7.0)  # between tries to find or create the Lease
-MIN_PAUSE_SECONDS = 1.0  # seconds between two renewals
+MIN_PAUSE_SECONDS = 1.0  # between two renewals
 TROUBLE = "lease"  # also the loop whose progress is the time of the last renewal
 
 

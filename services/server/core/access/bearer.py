@@ -7,7 +7,7 @@ from collections.abc import Iterable
 _PROTOCOL = "base64url.bearer.authorization.k8s.io."
 
 
-MAX_TOKEN_BYTES = 16 << 10  # bytes of a token; the tokens of an API server have one or two KiB
+MAX_TOKEN_BYTES = 16 << 10  # of a token; the tokens of an API server have one or two KiB
 
 
 class BearerError(Exception):

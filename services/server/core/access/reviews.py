@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 MAX_CACHED_REVIEWS = 8192
-_MAX_CACHED_BYTES = 10_000  # bytes of a question's strings: longer ones are asked each time
+_MAX_CACHED_BYTES = 10_000  # of a question's strings: longer ones are asked each time
 
 _AUTHENTICATED = "system:authenticated"
 

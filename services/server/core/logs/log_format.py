@@ -13,7 +13,7 @@ import orjson
 
 from services.server.core.logs.log_query import parse_rfc3339
 
-MAX_LINE_BYTES = 32 << 20  # bytes; a longer one is skipped, so that a file without newlines cannot fill the memory
+MAX_LINE_BYTES = 32 << 20  # a longer one is skipped, so that a file without newlines cannot fill the memory
 
 _TIME = rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)"
 _CRI_LINE = re.compile(rb"^(" + _TIME + rb") (stdout|stderr) ([^ \n]*) ([^\n]*\n?)", re.MULTILINE)

@@ -10,9 +10,9 @@ import orjson
 from services.server.core.go_text import parse_int64, parse_query, quote
 
 MAX_SERVICES = 4
-MAX_SERVICE_CHARACTERS = 256  # characters
+MAX_SERVICE_CHARACTERS = 256
 MAX_LINES = 100_000
-MAX_PATTERN_CHARACTERS = 4096  # characters
+MAX_PATTERN_CHARACTERS = 4096
 _SERVICE = re.compile(r"[a-zA-Z\-_.:0-9@]*")
 _First = Callable[[str], str]  # the first value of a key, "" without one
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)")

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from services.server.core.go_text import parse_int64, parse_query
 
-MAX_TIMEOUT_SECONDS = 4 * 3600  # seconds; no request takes longer
+MAX_TIMEOUT_SECONDS = 4 * 3600  # no request takes longer
 
 
 def checkpoint_timeout(query: str) -> int:

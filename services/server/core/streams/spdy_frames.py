@@ -12,7 +12,7 @@ from services.server.core.streams.spdy_dictionary import SPDY_DICTIONARY
 MAX_PAYLOAD_BYTES = (1 << 24) - 1  # in one frame, as its 24 bit length allows
 
 _VERSION = 3
-_MAX_CONTROL_BYTES = 1 << 20  # bytes of a control frame, and of the headers it unpacks to
+_MAX_CONTROL_BYTES = 1 << 20  # of a control frame, and of the headers it unpacks to
 _FIN, _UNIDIRECTIONAL = 0x01, 0x02
 _HEAD = struct.Struct("!II")
 _U32 = struct.Struct("!I")

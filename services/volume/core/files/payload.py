@@ -69,7 +69,7 @@ class PayloadFile:
 
 
 Payload = Mapping[str, PayloadFile]
-MAX_PAYLOAD_BYTES = 32 << 20  # bytes of one volume, also those that a later part replaces; an object has at most 1 MiB
+MAX_PAYLOAD_BYTES = 32 << 20  # of one volume, also those that a later part replaces; an object has at most 1 MiB
 
 
 @dataclass(frozen=True)
