@@ -85,7 +85,7 @@ docs: venv  ## write the parts of the documents that come from the code, render 
 	@echo "build/site/index.html"
 
 bus-coverage: venv  # every branch of the two pure halves of the bus
-	$(BIN)/pytest tests/unit/bus --cov=bus.ledger --cov=bus.replica --cov-branch --cov-report=term-missing --cov-fail-under=100
+	$(BIN)/pytest -p tests.queue.compiled tests/unit/bus --cov=bus.ledger --cov=bus.replica --cov-branch --cov-report=term-missing --cov-fail-under=100
 
 # Agents of the tests run on the newest containerd that the cache has (tests/support/installed/chosen_programs.py); some
 # tests of each kind run also on that of Debian 12. The longest files first, whenever one of the processes is free.
