@@ -121,7 +121,10 @@ def test_a_pipe_without_a_reader_stops_no_service(
     path = tmp_path / "small.log"
     more_than_fits = 2**20
     eventually(lambda: path.exists() and path.stat().st_size > more_than_fits, "the log to outgrow the pipe")
-    lines = path.read_text().splitlines()[:-1]
+    process.send_signal(signal.SIGSTOP)  # so that nothing is rotated while it is read
+    rotated = sorted(tmp_path.glob("small.log.*"), reverse=True)
+    lines = "".join(file.read_text() for file in (*rotated, path)).splitlines()[:-1]
+    process.send_signal(signal.SIGCONT)
     numbers = [int(match[1]) for line in lines if (match := re.search(r'number"?[=:](\d+)', line))]
     assert numbers == list(range(len(numbers)))
     gaps = [float(match[1]) for line in lines if (match := re.search(r'longest"?[=:]([\d.e-]+)', line))]
