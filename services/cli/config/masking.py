@@ -64,7 +64,7 @@ _PATTERNS = (
     # Tokens of clouds and forges, recognized by their beginnings, and bootstrap tokens.
     (("akia", "asia"), re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"), MASK),
     (
-        ("gh", "glpat-", "xox", "_live_", "sk-", "npm_", "hv", "dckr_pat_", "aiza"),
+        ("gh", "github_pat_", "glpat-", "xox", "_live_", "sk-", "npm_", "hv", "dckr_pat_", "aiza"),
         re.compile(
             r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|[rs]k_live_|sk-(?:proj|ant)-|npm_|hv[bs]\."
             r"|dckr_pat_|AIza)[\w-]{10,}"

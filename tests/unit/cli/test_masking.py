@@ -115,6 +115,14 @@ def test_a_value_is_masked_by_its_name_in_every_form(text: str) -> None:
         ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQOYBF\n-----END PGP PRIVATE KEY BLOCK-----", "lQOYBF"),
         ("by hvs.CAESIJ0123456789abcdef end", "CAESIJ0123456789abcdef"),
         ("token=abc|def{ghi[jkl>mno next", "ghi[jkl>mno"),
+        ("id ASIAIOSFODNN7EXAMPLE end", "ASIAIOSFODNN7EXAMPLE"),
+        *(
+            (f"by {beginning}Cq7Lw2Zt9Rb4Yd1N end", "Cq7Lw2Zt9Rb4Yd1N")
+            for beginning in (
+                *("gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "glpat-", "xoxa-", "xoxb-", "xoxs-"),
+                *("rk_live_", "sk_live_", "sk-proj-", "sk-ant-", "npm_", "hvb.", "hvs.", "dckr_pat_", "AIza"),
+            )
+        ),
     ],
 )
 def test_a_credential_is_masked_by_its_own_form(text: str, secret: str) -> None:
