@@ -28,6 +28,7 @@ log = logging.getLogger("dummy")
 
 
 _BRIEFLY_WATCHED = ("hang", "stick", "spin", "idle")
+_BRIEF_LIMITS = {"Watchdog": partial(Watchdog, limit=5, tick=0.1), "TICK_SECONDS": 0.1, "MAX_BUSY_SECONDS": 1.0}
 
 
 def ordered() -> str:
@@ -74,5 +75,7 @@ class Dummy:
 
 if __name__ == "__main__":
     if ordered() in _BRIEFLY_WATCHED:
-        vars(frame).update(Watchdog=partial(Watchdog, limit=5, tick=0.1), TICK_SECONDS=0.1, BUSY_SECONDS=1.0)
+        for name, value in _BRIEF_LIMITS.items():
+            assert hasattr(frame, name), name
+            setattr(frame, name, value)
     frame.launch(sys.argv[1], Dummy)
