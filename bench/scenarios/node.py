@@ -25,7 +25,7 @@ RESTARTED = Figure("kill.containers", "containers restarted by such a kill", "",
 FLAPS = Figure("kill.flaps", "Ready flaps of pods and node in such a kill", "", _ZERO)
 EXECS = Figure("kill.execs", "exec sessions lost by such a kill (server's own aside)", "", _ZERO, "lost")
 RESTART_DELAY_SECONDS = 1.0
-KILL_SECONDS = 3.0  # between two kills
+KILL_INTERVAL_SECONDS = 3.0
 
 
 async def starts(node: Node, samples: Samples, plan: Plan) -> None:
@@ -79,7 +79,7 @@ async def kills(node: Node, samples: Samples, plan: Plan) -> None:
             took = await (_kill_one(node, victim) if victim else _kill_all(node))
             lost = not await session.echoes(b"after")
             await session.close()
-            await asyncio.sleep(KILL_SECONDS)
+            await asyncio.sleep(KILL_INTERVAL_SECONDS)
             node.watch.listeners.remove(harm.see)
             single = victim or node.agent.name != BULKHEAD
             samples.sample(KILL_ONE.key if victim else KILL_ALL.key, took)

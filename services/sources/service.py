@@ -42,7 +42,7 @@ def build(context: Context) -> "Sources":
         burst=burst,
         timeout=API_TIMEOUT_SECONDS,
         clock=context.clock,
-        attempts=0,
+        repeats=0,
         refused=refused,
         metrics=context.metrics,
         tracer=context.tracer,

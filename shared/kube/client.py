@@ -46,7 +46,7 @@ def kube_client(
     burst: int,
     timeout: float,
     clock: Clock | None = None,
-    attempts: int = MAX_REPEATS,
+    repeats: int = MAX_REPEATS,
     refused: Refused | None = None,
     metrics: Registry | None = None,
     tracer: Tracer | None = None,
@@ -54,7 +54,7 @@ def kube_client(
     """Return a client for the credentials in `run_dir`; opens no connection.
 
     `qps`: requests a second, < 0 = no limit, 0 = 5; `burst`: requests at once; `timeout`: seconds for one request;
-    `attempts`: how often a request is repeated after a 429, or a 5xx with Retry-After; `refused`: called with the
+    `repeats`: how often a request is repeated after a 429, or a 5xx with Retry-After; `refused`: called with the
     version of credentials that got a 401 while there were no others; `metrics` count the requests. While bootstrap has
     written no credentials, requests raise ApiUnreachableError.
     """
@@ -64,7 +64,7 @@ def kube_client(
         burst=burst,
         timeout=timeout,
         clock=clock or SystemClock(),
-        attempts=attempts,
+        repeats=repeats,
         metrics=RequestMetrics(metrics or Registry()),
         tracer=tracer,
     )
@@ -103,11 +103,11 @@ class KubeClient:
         timeout: float,
         clock: Clock,
         metrics: RequestMetrics,
-        attempts: int = MAX_REPEATS,
+        repeats: int = MAX_REPEATS,
         tracer: Tracer | None = None,
     ) -> None:
         self._tracer = tracer or Tracer()
-        self._run_dir, self._timeout, self._clock, self._attempts = run_dir, timeout, clock, attempts
+        self._run_dir, self._timeout, self._clock, self._repeats = run_dir, timeout, clock, repeats
         self._queue = RequestQueue(qps, burst, clock)
         self._metrics, self._urgency = metrics, Urgency.FIRST
         self.refused: Refused | None = None
@@ -127,7 +127,7 @@ class KubeClient:
             timeout=self._timeout,
             clock=self._clock,
             metrics=self._metrics,
-            attempts=self._attempts,
+            repeats=self._repeats,
             tracer=self._tracer,
         )
         other._queue, other._urgency, other.refused = self._queue, urgency, self.refused
@@ -246,7 +246,7 @@ class KubeClient:
             if error.code == 401 and self.refused is not None:
                 self.refused(connection.credentials.version)
             wait = _wait_before_retry(error, answer.retry_after)
-            if wait is None or put_off >= self._attempts or asyncio.get_running_loop().time() + wait > deadline:
+            if wait is None or put_off >= self._repeats or asyncio.get_running_loop().time() + wait > deadline:
                 raise error
             put_off += 1
             self._metrics.retried(request.method, connection.peer, str(error.code))

@@ -207,4 +207,4 @@ def _message(content: bytes) -> str:
     try:
         return str(json.loads(content)["message"])[:_MAX_MESSAGE_CHARACTERS]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return content[:_MAX_ERROR_CHARACTERS].decode("utf-8", "replace")
+        return content[: 4 * _MAX_ERROR_CHARACTERS].decode("utf-8", "replace")[:_MAX_ERROR_CHARACTERS]

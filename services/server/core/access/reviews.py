@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 MAX_CACHED_REVIEWS = 8192
-_MAX_CACHED_BYTES = 10_000  # of a question's strings: longer ones are asked each time
+_MAX_CACHED_CHARACTERS = 10_000  # of a question's strings: longer ones are asked each time
 
 _AUTHENTICATED = "system:authenticated"
 
@@ -131,7 +131,7 @@ def cacheable(question: Attributes) -> bool:
     user = question.user
     texts = [question.verb, question.subresource, question.node, user.name, user.uid, *user.groups]
     texts += [text for key, values in user.extra.items() for text in (key, *values)]
-    return sum(map(len, texts)) < _MAX_CACHED_BYTES
+    return sum(map(len, texts)) < _MAX_CACHED_CHARACTERS
 
 
 def _texts(values: Any) -> tuple[str, ...]:
