@@ -3,13 +3,13 @@
 Decides nothing about pods. It makes the home, starts supervisord, imports the example images into the embedded
 containerd, watches the read-only port until the pods of the manifest directory run, and prints where to look next."""
 
+import http.client
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -92,7 +92,7 @@ class Agent:
         try:
             with urllib.request.urlopen(f"{self.read_only_url}/pods", timeout=2) as answer:
                 return list(json.load(answer).get("items") or [])
-        except (urllib.error.URLError, ConnectionError, TimeoutError, ValueError):
+        except (OSError, http.client.HTTPException, ValueError):
             return []
 
     def wait_for_pods(self, count: int, seconds: float) -> list[dict[str, Any]]:

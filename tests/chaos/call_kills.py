@@ -39,7 +39,7 @@ from tools import leftovers as left_on_machine
 from tools.oci_image import BUSYBOX_IMAGE
 
 KINDS = ("StartContainer", "RunPodSandbox", "StopContainer")
-SETTLED_WITHIN = 1.5 * WAIT_SECONDS  # 90 s as in the kill matrix, and more where the machine is slow
+SETTLED_WITHIN = 1.5 * WAIT_SECONDS  # 90 s, and more where the machine is slow
 PODS = 6  # that run beside those that start and end
 STARTING = 3  # pods that start, and as many that end, at each kill
 KILLS_IN_A_ROW = 10  # before all pods must be Ready or gone

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -191,7 +192,11 @@ class Stage:
         async def opened() -> Session | None:
             try:
                 return await Session.open(url, trust)
-            except aiohttp.ClientError:  # a server that has sent a beat may not listen yet
+            except aiohttp.ClientConnectionError:  # a server that has sent a beat may not listen yet
+                return None
+            except aiohttp.WSServerHandshakeError as error:  # an API server that cannot connect to it
+                if way == DIRECT or error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                    raise
                 return None
 
         self.sessions[way] = await self.agent.wait_for(opened, f"an exec session ({way})", SETTLED_WITHIN)

@@ -46,7 +46,9 @@ async def test_idle_connections_partial_heads_and_bad_tokens_hold_up_nothing(tmp
                 leases.append(await _lease_age(cluster))
             await ready
             another = ready.result() - created
-            counts = json.loads((await crowding)[0])
+            output, _ = await crowding
+            assert crowd.returncode == 0, "the crowd did not get its connections and answers in time"
+            counts = json.loads(output)
         finally:
             if crowd.returncode is None:
                 crowd.kill()

@@ -292,6 +292,8 @@ async def test_attach_reaches_the_process_of_the_container_and_ends_its_stdin(
                 pass
         assert line == b"hello\n"
         process.stdin.close()
+        rest = await asyncio.wait_for(process.stdout.read(), WAIT)
+        assert not rest.replace(b"tick\n", b"")
         assert await asyncio.wait_for(process.wait(), WAIT) == 0
         assert used(kubectl_in_use, V5)
     await cluster.wait_pod(once, lambda pod: pod["status"]["phase"] == "Succeeded", "to end", WAIT)

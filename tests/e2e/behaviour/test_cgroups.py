@@ -1,6 +1,7 @@
 """Where the processes of a pod are, what the cgroups around them were given, and what is left when the pod is gone."""
 
 import asyncio
+import errno
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -248,9 +249,18 @@ async def a_process_in(cgroup: str) -> asyncio.subprocess.Process:
     """A process of ours, in a cgroup that is made for it in one tree."""
     sleeper = await asyncio.create_subprocess_exec("sleep", "1000")
     place = TREES.places(cgroup)[0]
-    while True:  # podsync may remove the cgroup of no pod before the process is in it
-        with suppress(OSError):
-            place.mkdir(parents=True, exist_ok=True)
-            (place / "cgroup.procs").write_text(str(sleeper.pid))
-            return sleeper
-        await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                try:
+                    place.mkdir(parents=True, exist_ok=True)
+                    (place / "cgroup.procs").write_text(str(sleeper.pid))
+                except OSError as error:  # podsync may remove the cgroup of no pod before the process is in it
+                    if error.errno not in (errno.ENOENT, errno.ENODEV):
+                        raise
+                else:
+                    return sleeper
+                await asyncio.sleep(0)
+    except BaseException:
+        sleeper.kill()
+        raise
