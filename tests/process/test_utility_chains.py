@@ -1,7 +1,6 @@
 """The utility chains in a network namespace of their own, made by the iptables and ip6tables of this machine."""
 
 import asyncio
-import os
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -32,17 +31,21 @@ FILTER = [
 @pytest.fixture(params=["nft", "legacy"])
 def namespace(request: pytest.FixtureRequest) -> Iterator[tuple[str, ...]]:
     """The start of a command line for this namespace and this kind of iptables, without the program's name."""
-    name = f"bkt-chains-{os.getpid()}"
-    subprocess.run(["ip", "netns", "add", name], check=True)
+    # Not `ip netns add`: the first one on a machine mounts /run/netns over itself, and the runtime can no longer remove
+    # the namespaces that the pods of other tests have there.
+    script = "echo made; exec sleep infinity"
+    holder = subprocess.Popen(["unshare", "--net", "sh", "-c", script], stdout=subprocess.PIPE)
     try:
-        command = ("ip", "netns", "exec", name)
+        assert holder.stdout is not None and holder.stdout.readline() == b"made\n"
+        command = ("nsenter", f"--net=/proc/{holder.pid}/ns/net")
         if request.param == "legacy":
             tried = subprocess.run([*command, "iptables-legacy", "-t", "nat", "-S"], capture_output=True, check=False)
             if tried.returncode:
                 pytest.skip("this kernel has no tables of iptables-legacy")
         yield (*command, request.param)
     finally:
-        subprocess.run(["ip", "netns", "del", name], check=True)
+        holder.kill()
+        holder.communicate()
 
 
 @pytest.fixture
