@@ -13,7 +13,11 @@ from tests.service.server.running import Running
 from tests.support.waits.deadline import WAIT_SECONDS
 
 LIMITS = ConnectionLimits(
-    unauthorized=20, unauthorized_of_address=10, unauthorized_bytes=1 << 20, authorized=30, authorized_of_address=25
+    unauthorized=20,
+    unauthorized_of_address=10,
+    unauthorized_bytes=2 << 20,  # more than a head may have, so that a head that is too large is refused before this
+    authorized=30,
+    authorized_of_address=25,
 )
 HELLO = bytes.fromhex("160301020001000100")  # the first bytes of a ClientHello of 512 bytes
 
