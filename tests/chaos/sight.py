@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from shared.model.objects import Object
-from tests.support.clusters.cluster import condition_of, is_ready
+from tests.support.agents.conditions import condition_of, is_ready
 
 
 class Sight:

@@ -29,7 +29,8 @@ from tests.chaos.sessions import Session, trust_of
 from tests.chaos.watching import Watching
 from tests.support.agents import evidence
 from tests.support.agents.agent import NODE
-from tests.support.clusters.cluster import Cluster, is_ready
+from tests.support.agents.conditions import is_ready
+from tests.support.clusters.cluster import Cluster
 from tests.support.runtime.containerd import PrivateContainerd
 from tools import leftovers
 

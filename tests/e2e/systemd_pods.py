@@ -155,14 +155,18 @@ async def test_the_slice_of_an_unknown_pod_is_removed(world: World) -> None:
     unit = path.rpartition("/")[2]
     manager = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager")
     orphan = await asyncio.create_subprocess_exec("sleep", "1000")
-    is_inside = False
-    while not is_inside:  # podsync may remove the slice before the process is in it; systemd forgets it a moment later
+
+    def is_inside() -> bool:  # podsync may remove the slice before the process is in it, which systemd forgets later
         with suppress(subprocess.CalledProcessError):
             output_of("busctl", "call", *manager, "StartTransientUnit", "ssa(sv)a(sa(sv))", unit, "replace", "0", "0")
+        entered = False
         for place in find_hierarchies().places(path):
             with suppress(OSError):
                 (place / "cgroup.procs").write_text(str(orphan.pid))
-                is_inside = True
+                entered = True
+        return entered
+
+    await world.wait_for(is_inside, "the process to be in the slice")
     assert await asyncio.wait_for(orphan.wait(), WAIT_SECONDS) == -9
     await world.wait_for(lambda: not any(p.exists() for p in find_hierarchies().places(path)), "the cgroup to go")
 

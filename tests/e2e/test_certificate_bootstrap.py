@@ -14,8 +14,9 @@ from cryptography import x509
 from services.bootstrap.core.kubeconfig_document import written_kubeconfig
 from shared.kube.credentials import load_credentials
 from tests.support.agents.agent import NODE
+from tests.support.agents.conditions import condition_of
 from tests.support.agents.world import busybox_pod
-from tests.support.clusters.cluster import Cluster, condition_of
+from tests.support.clusters.cluster import Cluster
 from tests.support.clusters.control_plane import ControlPlane
 from tests.support.clusters.control_plane_bootstrap import approve_from_now_on, let_nodes_bootstrap, requests, user_of
 from tests.support.waits.deadline import WAIT_SECONDS

@@ -83,7 +83,7 @@ async def create_claim(cluster: Cluster, name: str, **spec: Any) -> None:
 
 
 def pod(cluster: Cluster, name: str, claim: str, script: str, *, block: bool = False) -> Object:
-    """A pod that runs the script on its volume at /data, is then ready, and sleeps."""
+    """Return a pod that runs the script on its volume at /data, is then ready, and sleeps."""
     made = cluster.pod(name, "sh", "-c", f"{script} && touch /done && sleep 3600")
     probe = {"exec": {"command": ["test", "-e", "/done"]}, "periodSeconds": 1, "timeoutSeconds": 60}
     made["spec"]["containers"][0]["readinessProbe"] = probe

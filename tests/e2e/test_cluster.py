@@ -9,7 +9,8 @@ import pytest_asyncio
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.support.agents.agent import NODE
-from tests.support.clusters.cluster import Cluster, is_ready
+from tests.support.agents.conditions import is_ready
+from tests.support.clusters.cluster import Cluster
 from tests.support.clusters.cluster_witness import Witness
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.oci_image import BUSYBOX_IMAGE
@@ -58,7 +59,7 @@ async def test_the_lease_belongs_to_the_node(cluster: Cluster) -> None:
 
 
 async def wait_logs(cluster: Cluster, name: str, end: str) -> str:
-    """Wait until what `kubectl logs` prints of the pod ends so; a container is Ready before it has written anything."""
+    """Wait until the output of `kubectl logs` has this end, and return it: a Ready container may not write yet."""
 
     async def logged() -> str | None:
         printed = cluster.plane.kubectl("logs", name).stdout

@@ -17,7 +17,8 @@ from shared.kube import paths
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState, RuntimePod
 from tests.support.agents.agent import NODE
-from tests.support.clusters.cluster import Cluster, condition_of, is_ready
+from tests.support.agents.conditions import condition_of, is_ready
+from tests.support.clusters.cluster import Cluster
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]

@@ -15,8 +15,9 @@ import pytest_asyncio
 from bus.messages.streams import SERVICES
 from services.podsync.controllers import eviction
 from shared.model.objects import Object
+from tests.support.agents.conditions import condition_of
 from tests.support.agents.world import World
-from tests.support.clusters.cluster import Cluster, condition_of
+from tests.support.clusters.cluster import Cluster
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.containerd import import_images
 from tools.oci_image import Image

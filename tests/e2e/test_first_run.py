@@ -74,7 +74,8 @@ def traces_of(home: Path, bridge: str) -> list[str]:
 
 
 def name_of_network_namespace(process: int) -> Path:
-    """Return where the network namespace of the process has its name, which is used once, unlike its number."""
+    """Return the file in /run/netns that names the network namespace of the process. Its inode number may be used again
+    for another namespace, its name is not."""
     number = Path(f"/proc/{process}/ns/net").stat().st_ino
     for entry in Path("/run/netns").glob("*"):
         with suppress(FileNotFoundError):  # of a pod of another test
@@ -84,7 +85,7 @@ def name_of_network_namespace(process: int) -> Path:
 
 
 def content_of(url: str) -> bytes:
-    """Return what is there, b"" while nothing listens: the pod runs before its server listens."""
+    """Return the body of the answer; b"" while nothing listens, because the pod runs before its server does."""
     try:
         with urllib.request.urlopen(url, timeout=WAIT_SECONDS) as answer:
             return bytes(answer.read())

@@ -114,13 +114,13 @@ def write_hosts(directory: Path, registry: str, text: str) -> None:
 
 
 def is_reported(world: World, *parts: str, reason: str = "Failed") -> bool:
-    """Whether status has logged an event of this reason that contains all of these texts."""
+    """Return whether status has logged an event of this reason that contains all of these texts."""
     lines = [line for line in world.log_of("status").splitlines() if f"reason={reason}" in line]
     return any(all(part in line for part in parts) for line in lines)
 
 
 def is_logged(world: World, text: str) -> bool:
-    """Whether podsync has logged the text; a thread of its own writes the log."""
+    """Return whether podsync has logged the text; a thread of its own writes the log."""
     return text in world.log_of("podsync")
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.support.agents.world import TICK_AND_RETURN_INPUT
 from tests.support.clusters.cluster import Cluster
 from tests.support.clusters.websocket_front import WebSocketFront
 from tests.support.waits.deadline import WAIT_SECONDS
@@ -39,8 +40,6 @@ WAIT = 2 * WAIT_SECONDS  # seconds for a line
 TRANSFER_WAIT = 10 * WAIT_SECONDS  # seconds for a file
 ECHO_PORT = 9000
 CONFIG = {"containerLogMaxSize": "200000", "containerLogMaxFiles": 8, "containerLogMonitorInterval": "3s"}
-# containerd attaches to the input before the output: what is returned before the first tick may be lost.
-ECHO = "while :; do echo tick; sleep 0.2; done & exec cat"
 LINES, STEPS = 1000, 30
 # 100 bytes a line, 100 kB a step, some 15 s: at least two looks at the size find a log that is too large.
 WRITE = (
@@ -59,7 +58,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
         web["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
         pods = [web]
         for kind in KINDS:
-            once = running.pod(f"once-{kind}", "sh", "-c", ECHO, restartPolicy="Never")
+            once = running.pod(f"once-{kind}", "sh", "-c", TICK_AND_RETURN_INPUT, restartPolicy="Never")
             once["spec"]["containers"][0] |= {"stdin": True, "stdinOnce": True}
             writes = running.pod(f"writes-{kind}", "sh", "-c", f"mkdir -p /tmp; {WRITE}", restartPolicy="Never")
             pods += [once, writes]
@@ -300,7 +299,7 @@ async def test_attach_reaches_the_process_of_the_container_and_ends_its_stdin(
 
 
 def written(cluster: Cluster, name: str, lines: list[int]) -> int:
-    """How many of these lines the log files of the pod hold."""
+    """Return how many of these lines the log files of the pod have."""
     files = sorted((cluster.agent.home.log_dir / "pods").glob(f"default_{name}_*/main/*"))
     text = b"".join(gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes() for file in files)
     return len({*lines} & {int(number) for number in re.findall(rb"(\d+)-x{90}", text)})

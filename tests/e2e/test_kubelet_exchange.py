@@ -23,7 +23,7 @@ from shared.model.objects import Object
 from shared.podspec.earlier_hash import earlier_container_hash
 from shared.podspec.hashing import container_hash
 from tests.support.agents.behaviour import container
-from tests.support.clusters.cluster import condition_of, is_ready
+from tests.support.agents.conditions import condition_of, is_ready
 from tests.support.clusters.control_plane import assets
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools import leftovers

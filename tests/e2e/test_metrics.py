@@ -91,7 +91,7 @@ AT_LEAST: list[tuple[str, dict[str, str], int]] = [
 
 
 def too_small(samples: Samples) -> list[str]:
-    """The rows of AT_LEAST that the samples do not fulfil."""
+    """Return the rows of AT_LEAST whose metric is smaller in the samples."""
     return [f"{metric} {labels}" for metric, labels, least in AT_LEAST if total(samples, metric, **labels) < least]
 
 

@@ -116,7 +116,7 @@ def _exec(script: str) -> Object:
 
 
 def size_of(file: Path) -> int:
-    """0 while it is not there: a log that is rotated is renamed before its successor is made."""
+    """Return the bytes of the file; 0 while it is absent: a rotated log is renamed before the next one is made."""
     try:
         return file.stat().st_size
     except FileNotFoundError:

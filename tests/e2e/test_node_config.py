@@ -61,13 +61,13 @@ def named(source: Object | None) -> str:
 
 
 def version(source: Object | None) -> str:
-    """The resource version of the ConfigMap of a source."""
+    """Return the resource version of the ConfigMap of a source."""
     return str(source["configMap"]["resourceVersion"]) if source else ""
 
 
 async def wait_config(cluster: Cluster, assigned: str, active: str, error: str, *, but: str = "") -> Object:
-    """Wait until status.config shows these ConfigMaps, and an error with this text; the active one in another version
-    than `but`."""
+    """Wait until status.config shows these ConfigMaps and an error with this text, and return it. `but`: a resource
+    version that the active ConfigMap must no longer have."""
 
     async def shown() -> list[Object]:
         config = await status_config(cluster)

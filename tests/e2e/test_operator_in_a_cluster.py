@@ -69,7 +69,7 @@ async def test_a_support_bundle_has_every_part_and_no_secret_of_the_node(cluster
     assert len(hidden) > 7
 
     async def complete() -> dict[str, str]:
-        """The texts of a bundle to which every process has answered in time, by name."""
+        """Return the texts of a bundle by name; {} where a process has not answered in time."""
         path.unlink(missing_ok=True)
         answer = await bulkhead(cluster, "support-bundle", "--file", str(path))
         assert answer.returncode == 0, answer.stderr
@@ -144,7 +144,7 @@ async def test_the_node_page_is_opened_through_kubectl_proxy_and_the_api_server(
 
 
 async def has_logged(cluster: Cluster, pod: str) -> bool:
-    """Whether kubectl shows a line of the pod."""
+    """Return whether kubectl shows a line of the pod."""
     return bool((await asyncio.to_thread(cluster.plane.kubectl, "logs", pod, check=False)).stdout)
 
 

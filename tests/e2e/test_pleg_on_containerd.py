@@ -97,7 +97,7 @@ class PlegOnContainerd(World):
 
     @property
     def event_texts(self) -> set[str]:
-        """The messages of pleg's events."""
+        """Return the messages of pleg's events."""
         return {event.message for event in self.events.state.values()}
 
     def state(self, pod: Message) -> ContainerState | None:

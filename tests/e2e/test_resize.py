@@ -23,8 +23,8 @@ from tests.fakes.api_resources import target_of
 from tests.fakes.api_server import ADMIN
 from tests.support.agents.agent import NODE
 from tests.support.agents.behaviour import container, pod_of, status_of
+from tests.support.agents.conditions import condition_of, is_ready
 from tests.support.agents.world import World
-from tests.support.clusters.cluster import condition_of, is_ready
 from tests.support.runtime.cgroup_values import cpu_share, memory, memory_usage, quota, share_of
 from tests.support.waits.deadline import WAIT_SECONDS
 

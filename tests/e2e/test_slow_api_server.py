@@ -11,8 +11,8 @@ from tests.e2e.test_resize import write_kubeconfig
 from tests.fakes.api_http import HttpApiServer
 from tests.support.agents.agent import NODE
 from tests.support.agents.behaviour import container, pod_of
+from tests.support.agents.conditions import is_ready
 from tests.support.agents.world import World
-from tests.support.clusters.cluster import is_ready
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(400)]

@@ -18,7 +18,7 @@ from services.server.core.streams.spdy_frames import Data, FrameDecoder, FrameEn
 from shared.model.objects import Object
 from tests.service.server.spdy_peer import Refused, SpdyPeer
 from tests.support.agents.agent import NODE
-from tests.support.agents.world import World, busybox_pod
+from tests.support.agents.world import TICK_AND_RETURN_INPUT, World, busybox_pod
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -29,8 +29,6 @@ WAIT = 2 * WAIT_SECONDS  # seconds; 100 MiB pass through a process in Python
 # The runtime applies a size some time after it was sent.
 SIZE = "read line; until stty size | grep -q '45 123'; do sleep 0.1; done; stty size; exit 3"
 SERVE = "mkdir /www; echo hello from the pod > /www/index.html; exec httpd -f -p 8080 -h /www"
-# containerd attaches to the input before the output: what comes back before the first tick may be lost.
-ECHO = "while :; do echo tick; sleep 0.2; done & exec cat"
 ANONYMOUS = {
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
@@ -47,14 +45,14 @@ async def world() -> AsyncIterator[World]:
 
 
 def _serving() -> Object:
-    """A pod that is ready once its server listens."""
+    """Return a pod that is ready once its server listens."""
     pod = busybox_pod("web", "sh", "-c", SERVE)
     pod["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8080}, "periodSeconds": 1}
     return pod
 
 
 def _attachable() -> Object:
-    pod = busybox_pod("echo", "sh", "-c", ECHO)
+    pod = busybox_pod("echo", "sh", "-c", TICK_AND_RETURN_INPUT)
     pod["spec"]["containers"][0] |= {"stdin": True}
     return pod
 

@@ -74,7 +74,7 @@ async def bulkhead(world: World, *words: str, text: str = "") -> str:
 
 
 async def bulkhead_ends(world: World, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run the command, which fails where no process of a busy agent has answered within a second."""
+    """Run the command and return its outcome. It fails where no process of a busy agent answers within a second."""
     environment = {**os.environ, "BULKHEAD_HOME": str(world.home.path)}
     command = [str(BIN / "bulkhead"), *words]
     return await asyncio.to_thread(

@@ -51,8 +51,8 @@ def burner_of(summary: Object) -> Object:
 
 
 async def until(read: Callable[[], Object], holds: Callable[[Object], object]) -> Object:
-    """What `read` returns once it holds; the last value after two minutes, for the assertion that follows. A request
-    that fails meanwhile is sent again: pleg has 5 s to answer."""
+    """Read until `holds` is true of the value, and return it; after WAIT the last value, for the assertion that
+    follows. A request that fails meanwhile is sent again, because pleg has only 5 s to answer."""
     deadline = time.monotonic() + WAIT
     while True:
         try:

@@ -97,8 +97,7 @@ REASONS = {
 
 
 async def what_if(cluster: Cluster, pods: list[Object], *words: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    """The exit code of the command, and its answers by name of the pod, once podsync has answered within the command's
-    5 s."""
+    """Run the command until podsync answers within its 5 s. Return its exit code, and its answers by pod name."""
     command = [str(BIN / "bulkhead"), "what-if", "-", "--run-dir", str(cluster.agent.home.run_dir), "-o", "json"]
 
     async def answered() -> "subprocess.CompletedProcess[str] | None":

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -138,3 +139,13 @@ class Kubelet:
         """Signal it; its exit code."""
         self.process.send_signal(number)
         return self.process.wait(seconds)
+
+
+def is_watched(path: Path, process: int) -> bool:
+    """Return whether an inotify descriptor of the process watches the file."""
+    watch = f" ino:{path.stat().st_ino:x} "
+    lines: list[str] = []
+    for file in Path(f"/proc/{process}/fdinfo").iterdir():
+        with suppress(FileNotFoundError):  # a descriptor that it closes meanwhile
+            lines += file.read_text().splitlines()
+    return any(line.startswith("inotify wd:") and watch in line for line in lines)

@@ -43,7 +43,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def rests(agent: AgentProcesses) -> bool:
-    """Whether its processes do next to nothing in three seconds, one after the other."""
+    """Return whether the processes of the agent use almost no CPU time in each of three seconds."""
     for _ in range(3):
         before = agent.cpu()
         await asyncio.sleep(1)

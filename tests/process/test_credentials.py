@@ -68,7 +68,8 @@ def pair_of(found: Credentials) -> tuple[bytes, bytes]:
 
 
 def token(agent: Agent) -> str:
-    """The token that services would load now, "" where there is none: a start waits only some seconds for a plugin."""
+    """Return the token that services would load now; "" where there is none: a start waits some seconds only for
+    a plugin."""
     try:
         return Path(load_credentials(agent.run_dir).token_file).read_text()
     except FileNotFoundError:

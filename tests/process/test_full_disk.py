@@ -42,7 +42,7 @@ async def world() -> AsyncIterator[World]:
 
 
 def fill(directory: Path) -> None:
-    """Leave not one block free. What was filled before stays."""
+    """Write until no block is free. What earlier calls wrote stays."""
     for size in (1 << 20, 1 << 12, 1):
         with (directory / f"ballast-{size}").open("ab", buffering=0) as ballast:
             try:
@@ -54,7 +54,7 @@ def fill(directory: Path) -> None:
 
 @asynccontextmanager
 async def filled(directory: Path) -> AsyncIterator[None]:
-    """A disk that stays full, also where a service that was replacing a file frees the blocks of the old one."""
+    """Keep the disk full during the block, also where a service that replaces a file frees its old blocks."""
     await asyncio.to_thread(fill, directory)
     ended = asyncio.Event()
 

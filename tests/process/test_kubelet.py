@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.process.kubelet_process import Kubelet
+from tests.process.kubelet_process import Kubelet, is_watched
 from tests.process.supervised import CHECKOUT, alive, eventually
 from tests.support.agents.agent import BIN
 from tests.support.agents.free_ports import free_ports
@@ -290,16 +290,6 @@ def test_a_signal_while_waiting_for_the_lock_ends_it(kubelet: Kubelet) -> None:
         eventually((kubelet.run_dir / "supervisord.conf").exists, "it is about to lock")
         assert kubelet.end() == 0
         holder.kill()
-
-
-def is_watched(path: Path, process: int) -> bool:
-    """Return whether an inotify descriptor of the process watches the file."""
-    watch = f" ino:{path.stat().st_ino:x} "
-    lines: list[str] = []
-    for file in Path(f"/proc/{process}/fdinfo").iterdir():
-        with suppress(FileNotFoundError):  # a descriptor that it closes meanwhile
-            lines += file.read_text().splitlines()
-    return any(line.startswith("inotify wd:") and watch in line for line in lines)
 
 
 def test_it_exits_on_lock_contention_where_configured(kubelet: Kubelet) -> None:

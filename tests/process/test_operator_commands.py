@@ -31,12 +31,7 @@ async def world() -> AsyncIterator[World]:
         pod = await world.wait_running("steady")
         log = world.home.log_dir / f"pods/default_{pod.name}_{pod.uid}/main/0.log"
         await world.wait_for(lambda: log.exists() and "started" in log.read_text(), "the container to write")
-
-        async def shown() -> bool:
-            conditions = (await world.pod("steady") or {}).get("status", {}).get("conditions", [])
-            return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
-
-        await world.wait_for(shown, "the pod to be ready")
+        await world.wait_served("steady")
         yield world
 
 

@@ -15,7 +15,8 @@ from shared.model.runtime import ContainerState
 from tests.soak.plan import Kind, Operation, Round
 from tests.soak.sessions import SessionFailedError, Sessions
 from tests.soak.shapes import OTHER_IMAGE, PORT, SEALED, SETTINGS, pod_of, sealed, settings
-from tests.support.clusters.cluster import Cluster, is_ready
+from tests.support.agents.conditions import is_ready
+from tests.support.clusters.cluster import Cluster
 from tests.support.runtime.containerd import PrivateContainerd
 
 READY_WITHIN = 20.0  # seconds for a pod to be ready for a session or a blow

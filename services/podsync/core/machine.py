@@ -180,7 +180,7 @@ class PodSync:
         | the step is saved, published, and then performed | `_perform` |
         | the pods that waited for this one are advanced | `_advance_others` |
         """
-        had_stopped, until = tracked.saved.state in _STOPPED, _active_until(tracked)
+        had_stopped, until = tracked.saved.state in _STOPPED, lifecycle.active_until(tracked)
         tracked, events = self._take_in(tracked, until, now)
         before = shown_from(tracked)
         out: list[Instruction] = []
@@ -370,12 +370,6 @@ def _delay_repeated_call(step: Step, now: float) -> None:
         retry = replace(retry, last_done=None, at=now + FIRST_RETRY_SECONDS)
         step.tracked, step.call = replace(step.tracked, retry=retry), None
         step.wake_earlier(retry.at)
-
-
-def _active_until(tracked: TrackedPod) -> float | None:
-    """Return the deadline of a pod that was neither rejected nor is ending, in seconds of `now`; None = it has none."""
-    is_active = tracked.saved.state is PodState.SYNC and not tracked.saved.rejected
-    return lifecycle.deadline(tracked) if is_active else None
 
 
 def _holds_name(other: TrackedPod, tracked: TrackedPod) -> bool:

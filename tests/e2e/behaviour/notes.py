@@ -99,8 +99,8 @@ class Stop:
     ended: float = 0.0
 
     def is_within(self, grace: int, since: float, at_least: float | None = None) -> bool:
-        """Whether its timeout is what was left of the grace, of which whole seconds are counted from somewhere between
-        these two moments on; without the second one until now."""
+        """Return whether its timeout is what was left of the grace. The agent counts whole seconds from a moment
+        between `since` and `at_least`, or between `since` and the stop where `at_least` is None."""
         least = grace - int(self.asked - since + 0.05)
         most = grace if at_least is None else grace - int(max(0.0, self.asked - at_least - 0.05))
         return max(2, least) <= self.timeout <= max(2, most)  # no process gets less than two seconds

@@ -15,7 +15,7 @@ from shared.kube import paths
 from shared.model.objects import Object
 from tests.support.agents.agent import NODE
 from tests.support.agents.behaviour import Node, container, pod_of, status_of
-from tests.support.clusters.cluster import is_ready
+from tests.support.agents.conditions import is_ready
 from tests.support.runtime.registry import Registry, password, pull_secret
 from tests.support.waits.deadline import WAIT_SECONDS
 

@@ -9,7 +9,7 @@ from shared.model.objects import Object
 from shared.time.timestamps import go_duration
 from tests.e2e.behaviour.notes import Notes
 from tests.support.agents.behaviour import Node, container, pod_of, status_of
-from tests.support.clusters.cluster import condition_of
+from tests.support.agents.conditions import condition_of
 
 pytestmark = [
     pytest.mark.root,

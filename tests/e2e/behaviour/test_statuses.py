@@ -9,7 +9,7 @@ from shared.kube import paths
 from shared.model.objects import Object
 from tests.support.agents.agent import NODE
 from tests.support.agents.behaviour import Node, container, pod_of, status_of
-from tests.support.clusters.cluster import condition_of
+from tests.support.agents.conditions import condition_of
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]

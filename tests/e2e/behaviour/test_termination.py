@@ -56,13 +56,13 @@ def sidecar(notes: Notes, name: str, script: str, file: str) -> Object:
 
 
 def dies(name: str, meanwhile: str) -> str:
-    """A script that notes its TERM and end with its own name, and does something in between."""
+    """Return a script that notes its TERM and its end with this name, and runs `meanwhile` in between."""
     on_term = f"note term-{name}; {meanwhile}; note end-{name}; exit 0"
     return f"trap '{on_term}' TERM; note up-{name}; while :; do sleep 1 & wait $!; done"
 
 
 def until_noted(word: str) -> str:
-    """A command that waits for this word in the file of the container."""
+    """Return a command that waits for this word in the file of the container."""
     return f"until grep -q {word} /out/$FILE; do sleep 0.1; done"
 
 

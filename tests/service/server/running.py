@@ -47,7 +47,7 @@ CONTAINER_ID = "c1"
 
 
 def free_port() -> int:
-    """A port without a listener, which the kernel gives to no connection meanwhile."""
+    """Return a port without a listener, which the kernel gives to no connection meanwhile."""
     [port] = free_ports(1)
     return port
 

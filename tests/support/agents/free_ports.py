@@ -22,11 +22,10 @@ def free_ports(count: int) -> list[int]:
     with ExitStack() as opened:
         while len(ports) < count:
             port = _chance.randrange(_FIRST, _END)
-            if not _reserved.reserve(port):
-                continue
             try:
                 opened.enter_context(socket.create_server(("127.0.0.1", port)))
             except OSError:
                 continue
-            ports.append(port)
+            if _reserved.reserve(port):
+                ports.append(port)
     return ports

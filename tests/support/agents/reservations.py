@@ -1,7 +1,7 @@
-"""Names that one process of tests holds: of a port or a network that is not in use yet, but will be in a moment.
+"""Reserves ports and networks for one process of tests, from when they are chosen until they are in use.
 
-A name is an abstract Unix socket. It is of the network namespace, as ports and bridges are, is seen from every process
-namespace, and is free again when its process ends.
+A reservation is an abstract Unix socket with a name. Like a port or a bridge it belongs to a network namespace, every
+process in it sees it, and it is free again when its process ends.
 """
 
 import socket
@@ -9,7 +9,7 @@ from collections import deque
 
 
 class Reservations:
-    """The newest `most` names that this process has reserved; what earlier ones named is in use by then."""
+    """Keeps the newest `most` names that this process has reserved; what has an older name is in use by then."""
 
     def __init__(self, kind: str, most: int) -> None:
         self._kind, self._most = kind, most

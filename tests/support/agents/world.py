@@ -12,8 +12,13 @@ from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState, RuntimePod, SandboxState
 from tests.support.agents.agent import NODE, Agent
+from tests.support.agents.conditions import is_ready
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.oci_image import BUSYBOX_IMAGE
+
+# The script of a container for attach. containerd attaches to the input before the output: what the process returns
+# before its first tick may be lost.
+TICK_AND_RETURN_INPUT = "while :; do echo tick; sleep 0.2; done & exec cat"
 
 
 class World(Agent):
@@ -45,7 +50,7 @@ class World(Agent):
         gets from other processes than the runtime."""
 
         async def served() -> bool:
-            ready = {pod["metadata"]["name"] for pod in await self.pods() if _is_ready(pod)}
+            ready = {pod["metadata"]["name"] for pod in await self.pods() if is_ready(pod)}
             return ready >= {f"{name}-{NODE}" for name in names}
 
         await self.wait_for(served, f"pods {', '.join(names)} to be ready on the read-only port", seconds)
@@ -110,11 +115,6 @@ def busybox_pod(name: str, *command: str, grace: int = 1, **spec: Any) -> Object
     }
     body = {"terminationGracePeriodSeconds": grace, "containers": [container], **spec}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": body}
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = pod["status"].get("conditions") or ()
-    return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
 
 
 def _read(url: str) -> bytes:

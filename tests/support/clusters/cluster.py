@@ -19,6 +19,7 @@ from shared.kube import paths
 from shared.kube.interface import ApiError, ApiStatusError
 from shared.model.objects import Object
 from tests.support.agents.agent import NODE
+from tests.support.agents.conditions import is_ready
 from tests.support.agents.world import World, busybox_pod
 from tests.support.clusters.control_plane import ControlPlane
 from tests.support.runtime.containerd import PrivateContainerd
@@ -200,14 +201,3 @@ def joined_config(ca_file: str) -> Object:
         },
         "authorization": {"mode": "Webhook"},
     }
-
-
-def is_ready(obj: Object) -> bool:
-    """Return whether the condition Ready of a pod or node is True."""
-    return condition_of(obj, "Ready").get("status") == "True"
-
-
-def condition_of(obj: Object, kind: str) -> Object:
-    """Return a condition by its type; {} where there is none."""
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return next((c for c in conditions if c.get("type") == kind), {})

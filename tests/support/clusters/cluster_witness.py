@@ -13,7 +13,7 @@ from shared.kube import paths
 from shared.kube.interface import ApiClient, ApiError
 from shared.model.objects import Object, name
 from tests.support.agents.agent import NODE
-from tests.support.clusters.cluster import condition_of, is_ready
+from tests.support.agents.conditions import condition_of, is_ready
 
 LEASE_SECONDS = 40.0  # as long as a lease is valid; it is renewed every 10 s
 

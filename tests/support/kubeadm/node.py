@@ -23,8 +23,8 @@ from shared.kube import paths
 from shared.kube.interface import PatchType
 from shared.model.objects import Object
 from tests.support.agents.agent import BIN
+from tests.support.agents.conditions import is_ready
 from tests.support.agents.world import busybox_pod
-from tests.support.clusters.cluster import is_ready
 from tests.support.kubeadm.unit import DROP_IN, UNIT, moved
 from tests.support.waits.deadline import WAIT_SECONDS
 

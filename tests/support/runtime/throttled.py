@@ -43,7 +43,7 @@ class Throttled:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether all bytes that were allowed have been passed on."""
+        """Return whether all bytes that were allowed have been passed on."""
         return self._left <= 0
 
     def allow(self, number: float) -> None:

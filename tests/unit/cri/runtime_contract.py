@@ -397,5 +397,4 @@ class RuntimeContract:
     async def test_a_running_container_has_a_writable_layer(self, world: World) -> None:
         pod = world.new_pod()
         _, container = await started(world, pod)
-        layer = (await world.runtime.writable_layers())[container]
-        assert layer.mountpoint.startswith("/")
+        assert (await world.runtime.writable_layers())[container].mountpoint.startswith("/")

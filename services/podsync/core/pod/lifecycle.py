@@ -86,6 +86,12 @@ def deadline(tracked: TrackedPod) -> float | None:
     return begun + seconds
 
 
+def active_until(tracked: TrackedPod) -> float | None:
+    """Return the deadline of a pod that was neither rejected nor is ending, in seconds of `now`; None = it has none."""
+    is_active = tracked.saved.state is PodState.SYNC and not tracked.saved.rejected
+    return deadline(tracked) if is_active else None
+
+
 def with_start(saved: Saved, now: float, skew: float) -> Saved:
     """Return the facts of a new pod with its status.startTime and the steady moment of it: now, unless another agent
     started the pod at `start_time`. `skew`: seconds of the wall clock ahead of `now`."""
