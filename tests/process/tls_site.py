@@ -233,21 +233,25 @@ def _handshake(port: int, context: ssl.SSLContext) -> str:
     return ""
 
 
-async def run(*command: str, stdin: bytes = b"") -> tuple[int, str]:
-    """Exit code and what it printed."""
+async def run(*command: str) -> tuple[int, str]:
+    """Return the exit code of a command, whose input is empty, and what it printed to both of its outputs."""
     require_command(command[0])
+    # Its input is no pipe: uvloop raises RuntimeError where a program ends before the pipe to it is closed.
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
     )
     async with asyncio.timeout(WAIT_SECONDS):
-        output, _ = await process.communicate(stdin)
+        output, _ = await process.communicate()
     return process.returncode or 0, output.decode(errors="replace")
 
 
-async def s_client(server: Running, *options: str, stdin: bytes = b"") -> tuple[int, str]:
+async def s_client(server: Running, *options: str) -> tuple[int, str]:
     """Exit code and output of an `openssl s_client` that connects to the main listener."""
     address = f"127.0.0.1:{server.config.port}"
-    return await run("openssl", "s_client", "-connect", address, *options, stdin=stdin)
+    return await run("openssl", "s_client", "-connect", address, *options)
 
 
 def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Any:
