@@ -107,7 +107,7 @@ class TestRequests:
         answerer = world.bus("volume")
         answerer.answer(Echo, never)
         await answerer.start()
-        asking = asyncio.create_task(asker.ask("volume", Echo(text="x"), Echoed, timeout=0.3))
+        asking = asyncio.create_task(asker.ask("volume", Echo(text="x"), Echoed, timeout=1.0))
         await world.pass_time(2.5)
         with pytest.raises(NoAnswerError):
             await asking

@@ -82,7 +82,8 @@ async def test_a_service_reports_what_it_follows_and_whose_beats_it_received(
 async def test_a_service_that_does_not_run_is_absent_and_the_others_answer(
     manifest: Manifest, services: dict[str, ProcessBus]
 ) -> None:
-    answers, beats = await ask(manifest, *FOLLOWED.values(), timeout=2.0)
+    # Within these seconds the others have to answer, also where the machine is busy.
+    answers, beats = await ask(manifest, *FOLLOWED.values(), timeout=4.0)
     assert set(answers) == {FOLLOWED["sources"], FOLLOWED["podsync"]}
     assert "volume" not in beats
 

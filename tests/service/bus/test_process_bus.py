@@ -21,6 +21,7 @@ from bus.messages.streams import PODS_DESIRED
 from bus.process_bus import ProcessBus
 from shared.errors import OperatorError
 from tests.support.agents.bus_client import ask_once
+from tests.support.waits.deadline import WAIT_SECONDS
 
 DESIRED = GetSnapshot(stream="pods.desired")
 
@@ -166,7 +167,7 @@ async def test_requests_that_do_not_decode_or_are_overdue_are_not_answered(
     dealer.setsockopt(zmq.LINGER, 0)
     dealer.connect(manifest.addresses["sources"]["req"])
     overdue = frames.RequestHead(v="2.0", client="x/i", id=1, type="GetSnapshot", deadline=time.monotonic() - 1)
-    good = frames.RequestHead(v="2.0", client="x/i", id=2, type="GetSnapshot", deadline=time.monotonic() + 5)
+    good = frames.RequestHead(v="2.0", client="x/i", id=2, type="GetSnapshot", deadline=time.monotonic() + WAIT_SECONDS)
     await dealer.send_multipart([b"\xff", b"{}"])
     await dealer.send_multipart([b"alone"])
     await dealer.send_multipart(frames.write_request(overdue, codec.encode(DESIRED)))
@@ -195,7 +196,7 @@ async def test_an_answer_to_a_client_that_is_gone_is_counted(manifest: Manifest)
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     await asker.stop()
-    probe = time.monotonic() + 5
+    probe = time.monotonic() + WAIT_SECONDS
     with pytest.raises(RequestRefusedError):  # the hang-up came before this on the same I/O thread
         await ask_once(manifest, "sources", DESIRED, Snapshot)
     gate.set()

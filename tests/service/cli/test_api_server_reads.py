@@ -148,10 +148,10 @@ def test_a_server_that_sends_a_byte_at_a_time_is_not_waited_for(begun: bytes) ->
     asked = time.monotonic()
     with (
         pytest.raises(ReadError, match=r"does not answer: (the answer takes too long|Read timed out)"),
-        ApiServer(url, ResolvedCredentials(server=url, token=TOKEN), asked + 0.3) as api,
+        ApiServer(url, ResolvedCredentials(server=url, token=TOKEN), asked + 1.0) as api,
     ):
         api.version()
-    assert time.monotonic() - asked < 4.0
+    assert time.monotonic() - asked < WAIT_SECONDS, "it would go on sending"
 
 
 @pytest.mark.parametrize("status", [b"200 OK", b"403 Forbidden"])
@@ -291,7 +291,7 @@ def test_a_kubeconfig_that_changes_is_read_again(server: Server, kubeconfig: str
 def test_an_api_server_that_refuses_or_hangs_is_one_line(
     server: Server, kubeconfig: str, monkeypatch: pytest.MonkeyPatch, status: int, text: str
 ) -> None:
-    monkeypatch.setattr(takeover_api_server, "TIMEOUT_SECONDS", WAIT_SECONDS if status else 0.5)
+    monkeypatch.setattr(takeover_api_server, "TIMEOUT_SECONDS", WAIT_SECONDS if status else 2.0)
     server.answer = lambda path, query: (status, {"message": "no"})
     with pytest.raises(OperatorError, match=text) as raised:
         node_ready(kubeconfig, "n1")

@@ -52,7 +52,8 @@ def refusal(run_dir: Path) -> str:
 def test_a_refusal_that_breaks_off_is_an_error_of_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: bytes, *, ends: bool
 ) -> None:
-    monkeypatch.setattr(local_server, "MAX_ANSWER_SECONDS", 0.2)
+    if not ends:  # the head has to come within this time, also where the machine is busy
+        monkeypatch.setattr(local_server, "MAX_ANSWER_SECONDS", 2.0)
     with server(tmp_path, _REFUSAL + head, ends=ends):
         error = refusal(tmp_path)
     assert error.startswith(f"{tmp_path / LOCAL_SOCKET}: the answer broke off")

@@ -70,6 +70,13 @@ def dead(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadServer]:
     dead.answers.set()
 
 
+async def under_way(dead: DeadServer, calls: int) -> None:
+    """Wait until so many calls hang: the thread of each begins after the operation."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while dead.under_way < calls:
+            await asyncio.sleep(0)
+
+
 def mounted(node: Node, uid: str) -> bool:
     shown = node.mounted.state.get(uid)
     return shown is not None and all(v.state is VolumeState.MOUNTED for v in shown.volumes.values())
@@ -84,7 +91,9 @@ async def test_paths_that_hang_are_named_and_stop_no_other_volume(node: Node, de
         node.admit("fine", "cache", "logs")
         await node.mounted.until(lambda _: mounted(node, "fine"))
         await node.until_troubles("MountVolume nfs-0 of pod default/web (hung-00): /dead/0 does not answer")
+        await under_way(dead, MAX_CALLS_PER_LOCAL_MOUNT)
         assert dead.most == MAX_CALLS_PER_LOCAL_MOUNT, "by its text it is below /"
+        await node.mounted.until(lambda state: bool(state["hung-00"].volumes["nfs-0"].error))
         error = node.mounted.state["hung-00"].volumes["nfs-0"].error
         assert error.startswith('MountVolume.SetUp failed for volume "nfs-0" : hostPath type check failed: /dead/0 ')
         dead.answers.set()
@@ -107,9 +116,7 @@ async def test_paths_that_hang_below_one_mount_stop_no_hostpath_elsewhere(node: 
         node.volumes.append({"name": f"nfs-{number}", "hostPath": {"path": f"/dead/{number}", "type": "Directory"}})
         node.admit(f"hung-{number:02}", f"nfs-{number}")
     async with node.volume():
-        async with asyncio.timeout(WAIT_SECONDS):
-            while dead_mount.under_way < MAX_CALLS_PER_MOUNT:
-                await asyncio.sleep(0)
+        await under_way(dead_mount, MAX_CALLS_PER_MOUNT)
         node.admit("fine", "host")
         await node.mounted.until(lambda _: mounted(node, "fine"))
         for number in range(HUNG):
@@ -146,9 +153,7 @@ async def test_subpaths_that_hang_stop_no_subpath_of_another_volume(node: Node, 
         node.admit(f"hung-{number:02}", f"nfs-{number}")
     async with node.volume():
         hung = [subpath(node, f"hung-{number:02}", f"nfs-{number}") for number in range(HUNG)]
-        async with asyncio.timeout(WAIT_SECONDS):
-            while dead.under_way < MAX_CALLS_PER_LOCAL_MOUNT:
-                await asyncio.sleep(0)
+        await under_way(dead, MAX_CALLS_PER_LOCAL_MOUNT)
         node.admit("fine", "cache")
         assert (await subpath(node, "fine", "cache")).host_path
         released = await node.podsync.ask("volume", ReleaseSubpaths(uid="fine", container="c"), PreparedSubpath)
@@ -167,9 +172,7 @@ async def test_subpaths_that_hang_below_one_mount_stop_no_subpath_of_a_hostpath_
     node.admit("fine", "host")
     async with node.volume():
         hung = [subpath(node, f"hung-{number:02}", f"nfs-{number}") for number in range(HUNG)]
-        async with asyncio.timeout(WAIT_SECONDS):
-            while dead_mount.under_way < MAX_CALLS_PER_MOUNT:
-                await asyncio.sleep(0)
+        await under_way(dead_mount, MAX_CALLS_PER_MOUNT)
         assert (await subpath(node, "fine", "host")).host_path
         assert dead_mount.most == MAX_CALLS_PER_MOUNT
         dead_mount.answers.set()
@@ -182,7 +185,14 @@ async def test_many_pods_on_one_path_that_hangs_take_one_thread(node: Node, dead
         node.admit(f"hung-{number}", "nfs")
     node.admit("fine", "host")
     async with node.volume():
-        await node.mounted.until(lambda state: len(state) == HUNG + 1 and mounted(node, "fine"))
+        await node.mounted.until(
+            lambda state: (
+                len(state) == HUNG + 1
+                and mounted(node, "fine")
+                and all(state[f"hung-{number}"].volumes["nfs"].error for number in range(HUNG))
+            )
+        )
+        await under_way(dead, 1)
         assert dead.most == 1
         errors = {node.mounted.state[f"hung-{number}"].volumes["nfs"].error for number in range(HUNG)}
         text = "hostPath type check failed: /dead/share does not answer within 0.05 s"
@@ -193,7 +203,8 @@ async def test_a_pod_whose_path_hangs_can_be_removed(node: Node, dead: DeadServe
     node.volumes.append({"name": "nfs", "hostPath": {"path": "/dead/share", "type": "Directory"}})
     node.admit("hung", "nfs", "cache")
     async with node.volume():
-        await node.mounted.until(bool)
+        await node.mounted.until(lambda state: "hung" in state and node.empty_dir("hung", "cache").is_dir())
+        await under_way(dead, 1)
         node.admit("hung", state=PodState.FINISHED)
         await node.until_gone("hung")
         assert dead.under_way == 1

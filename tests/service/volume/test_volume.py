@@ -270,7 +270,7 @@ async def test_neither_events_nor_listings_of_directories_wait_for_operations_th
 async def test_a_podsync_that_lost_its_records_and_finds_the_pod_again_keeps_its_volume(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orphans, "ORPHAN_GRACE_SECONDS", 2.0)
+    monkeypatch.setattr(orphans, "ORPHAN_GRACE_SECONDS", WAIT_SECONDS)
     node.admit("u", "cache")
     node.admitted.mark_complete()
     async with node.volume():

@@ -15,10 +15,11 @@ from shared.cri.decode import decode_cgroup_driver
 from shared.cri.interface import RuntimeCallError
 from shared.metrics.registry import Registry
 from tests.architecture.checkout import CHECKOUT
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 async def refusal(endpoint: str) -> RuntimeCallError:
-    runtime = CriRuntime(endpoint, request_timeout=5)
+    runtime = CriRuntime(endpoint, request_timeout=WAIT_SECONDS)
     try:
         with pytest.raises(RuntimeCallError) as error:
             await runtime.version()
@@ -84,7 +85,7 @@ def test_the_cgroup_driver_has_its_name_of_the_configuration(number: int, driver
 
 async def test_calls_and_their_errors_are_counted_by_the_kubelets_operation_types(tmp_path: Path) -> None:
     metrics = Registry()
-    runtime = CriRuntime(f"unix://{tmp_path}/missing.sock", request_timeout=5, metrics=metrics)
+    runtime = CriRuntime(f"unix://{tmp_path}/missing.sock", request_timeout=WAIT_SECONDS, metrics=metrics)
     for call in (runtime.version(), runtime.stop_pod_sandbox("s"), runtime.run_pod_sandbox({}, "gvisor")):
         with pytest.raises(RuntimeCallError):
             await call

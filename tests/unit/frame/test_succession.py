@@ -27,6 +27,7 @@ from services.frame.succession import (
 )
 from shared.errors import OperatorError
 from shared.process.identity import identity_of
+from tests.support.waits.deadline import WAIT_SECONDS
 
 _HOLDER = """
 import os, signal, sys, time
@@ -117,8 +118,8 @@ async def test_a_process_whose_supervisord_has_ended_takes_nothing_over(machine:
 async def test_an_orphan_hands_over(machine: Machine) -> None:
     orphan, (_, generation) = machine.orphan(), machine.supervisord()
     lock = machine.lock(generation)
-    assert await acquire_lock(lock, generation)
-    assert orphan.wait(10) == -HAND_OVER
+    assert await acquire_lock(lock, generation, WAIT_SECONDS)  # it is not killed where the machine is slow
+    assert orphan.wait(WAIT_SECONDS) == -HAND_OVER
     held = lock.held_by()
     assert held == Holder(os.getpid(), identity_of(os.getpid()), generation)
 
@@ -126,7 +127,7 @@ async def test_an_orphan_hands_over(machine: Machine) -> None:
 async def test_an_orphan_that_does_not_hand_over_in_time_is_killed(machine: Machine) -> None:
     orphan, (_, generation) = machine.orphan("ignore"), machine.supervisord()
     assert await acquire_lock(machine.lock(generation), generation, 0.1)
-    assert orphan.wait(10) == -signal.SIGKILL
+    assert orphan.wait(WAIT_SECONDS) == -signal.SIGKILL
 
 
 async def test_an_orphan_that_releases_the_lock_goes_on(machine: Machine) -> None:
@@ -134,7 +135,7 @@ async def test_an_orphan_that_releases_the_lock_goes_on(machine: Machine) -> Non
     for _ in range(3):  # a second and a third successor leave it alone
         supervisord, generation = machine.supervisord()
         lock = machine.lock(generation)
-        assert await acquire_lock(lock, generation)
+        assert await acquire_lock(lock, generation, WAIT_SECONDS)  # it is not killed where the machine is slow
         lock.release()
         end(supervisord)
     assert orphan.poll() is None
@@ -144,7 +145,7 @@ async def test_a_stopped_orphan_is_replaced(machine: Machine) -> None:
     orphan, (_, generation) = machine.orphan("release"), machine.supervisord()
     orphan.send_signal(signal.SIGSTOP)
     assert await acquire_lock(machine.lock(generation), generation, 0.1)
-    assert orphan.wait(10) == -signal.SIGKILL
+    assert orphan.wait(WAIT_SECONDS) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("supervised", [True, False])

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from shared.kube import dialing
 from shared.kube.interface import ApiUnreachableError
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.kube.http2_stand_in import CA, serving_http2, until
 from tests.unit.kube.http2_watch import Watch
 from tests.unit.kube.stand_in import client_of, put_credentials
@@ -14,8 +16,8 @@ from tests.unit.kube.stand_in import client_of, put_credentials
 async def test_a_dial_ends_with_its_time_limit_for_all_who_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.kube.dialing.CONNECT_TIMEOUT_SECONDS", 0.3)
     async with serving_http2(tmp_path) as server, client_of(tmp_path) as client:
+        monkeypatch.setattr(dialing, "CONNECT_TIMEOUT_SECONDS", 0.3)
         server.silent = True
         put_credentials(tmp_path, 1, server.url, ca_file=CA.pem)
         given_up = Watch(client, "impatient", opened_within=0.05)
@@ -25,8 +27,9 @@ async def test_a_dial_ends_with_its_time_limit_for_all_who_wait(
                 await watch.task
             assert caught.value.is_outage
         assert len(server.connections) == 1
+        monkeypatch.setattr(dialing, "CONNECT_TIMEOUT_SECONDS", WAIT_SECONDS)
         server.silent = False
-        watch = Watch(client)
+        watch = Watch(client, opened_within=WAIT_SECONDS)
         await watch.opened.wait()
         await watch.cancel()
 

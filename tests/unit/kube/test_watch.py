@@ -115,7 +115,7 @@ async def test_a_watch_on_which_no_byte_comes_is_taken_for_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert watching.MAX_SILENT_SECONDS < 180
-    monkeypatch.setattr(watching, "MAX_SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(watching, "MAX_SILENT_SECONDS", 1.5)
     async with serving() as server, client_of(tmp_path) as client:
         put_credentials(tmp_path, 1, server.url)
 
@@ -123,7 +123,7 @@ async def test_a_watch_on_which_no_byte_comes_is_taken_for_dead(
             response = await start(request)
             for byte in event("BOOKMARK", "a").rstrip():
                 await response.write(bytes([byte]))
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.03)  # together longer than that
             await response.write(b"\n")
             await asyncio.Event().wait()
             return response

@@ -14,6 +14,8 @@ from services.pleg.adapters.probe_grpc import probe_grpc
 from services.pleg.core.grpc_health import outcome_of
 from services.pleg.core.probe_worker import Verdict
 from shared.http_get.http2 import Exchange
+from tests.support.agents.free_ports import free_ports
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.http_get.frames import END_HEADERS, END_STREAM, SETTINGS, Frame, block, frame
 
 HOST = "127.0.0.1"
@@ -43,7 +45,7 @@ class Health:
             case "lost":
                 await context.abort(grpc.StatusCode.NOT_FOUND, "no such sérvice: 100%")
             case "slow":
-                await asyncio.sleep(30)
+                await asyncio.sleep(WAIT_SECONDS)
         return b"\x08\x01"
 
 
@@ -69,7 +71,7 @@ async def serving(health: Health | None) -> AsyncIterator[int]:
         ("sick", F, 'service unhealthy (responded with "NOT_SERVING")'),
         ("odd", F, 'service unhealthy (responded with "9")'),
         ("lost", F, f"{RPC_FAILED}code = NotFound desc = no such sérvice: 100%"),
-        ("slow", F, "timeout: health rpc did not complete within 1s"),
+        ("slow", F, "timeout: health rpc did not complete within 3s"),
         (
             "broken",
             F,
@@ -79,18 +81,19 @@ async def serving(health: Health | None) -> AsyncIterator[int]:
 )
 async def test_the_status_of_a_service_decides(service: str, verdict: Verdict, output: str) -> None:
     health = Health()
+    limit = 3 if service == "slow" else WAIT_SECONDS
     async with serving(health) as port:
-        outcome = await probe_grpc(HOST, port, service, 1)
+        outcome = await probe_grpc(HOST, port, service, limit)
     assert (outcome.verdict, outcome.output) == (verdict, output)
     name = service.encode()
     ((asked, metadata),) = health.asked
     assert asked == (b"\x0a" + bytes([len(name)]) + name if name else b"")
-    assert metadata["user-agent"] == "kube-probe/1.36" and 0 < health.left <= 1
+    assert metadata["user-agent"] == "kube-probe/1.36" and 0 < health.left <= limit
 
 
 async def test_a_server_without_the_service_has_a_message_of_its_own() -> None:
     async with serving(None) as port:
-        outcome = await probe_grpc(HOST, port, "", 2)
+        outcome = await probe_grpc(HOST, port, "", WAIT_SECONDS)
     words = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "
     assert outcome.verdict is F and outcome.output.startswith(words)
 
@@ -107,10 +110,8 @@ async def test_without_a_listener_the_complete_timeout_passes() -> None:
 
 
 async def test_a_server_that_comes_up_in_time_is_found() -> None:
-    with socket.socket() as unused:
-        unused.bind((HOST, 0))
-        port = unused.getsockname()[1]
-    probing = asyncio.create_task(probe_grpc(HOST, port, "", 20))
+    [port] = free_ports(1)
+    probing = asyncio.create_task(probe_grpc(HOST, port, "", WAIT_SECONDS))
     await asyncio.sleep(0)
     server = await asyncio.start_server(answering(b""), HOST, port)
     async with server:
@@ -162,7 +163,7 @@ def answering(answer: bytes, *, first: bytes = b"") -> Any:
 )
 async def test_an_answer_that_breaks_off_is_no_health(answer: bytes, output: str) -> None:
     async with await asyncio.start_server(answering(answer), HOST, 0) as server:
-        outcome = await probe_grpc(HOST, server.sockets[0].getsockname()[1], "", 5)
+        outcome = await probe_grpc(HOST, server.sockets[0].getsockname()[1], "", WAIT_SECONDS)
     assert outcome.verdict is F
     assert outcome.output.startswith(RPC_FAILED + output)
 

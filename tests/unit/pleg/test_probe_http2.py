@@ -15,6 +15,7 @@ from services.pleg.adapters.probe_http import probe_http
 from services.pleg.core.probe_outcome import MAX_OUTPUT_BYTES, Outcome
 from services.pleg.core.probe_spec import HttpHandler
 from services.pleg.core.probe_worker import Verdict
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.http_get.frames import END_HEADERS, END_STREAM, SETTINGS, Frame, block, fields_of, frame
 
 HOST = "127.0.0.1"
@@ -60,7 +61,7 @@ async def serving(tls: ssl.SSLContext, *answers: bytes) -> AsyncIterator[tuple[i
 
 
 async def get(port: int, path: str = "/x?y=1", **headers: str) -> Outcome:
-    return await probe_http(HttpHandler("https", "", port, path, tuple(headers.items())), HOST, port, 5)
+    return await probe_http(HttpHandler("https", "", port, path, tuple(headers.items())), HOST, port, WAIT_SECONDS)
 
 
 async def test_the_request_has_the_same_content_as_in_http_1(tls: ssl.SSLContext) -> None:

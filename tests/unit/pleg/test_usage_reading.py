@@ -115,6 +115,9 @@ async def test_a_filesystem_that_hangs_costs_its_own_figures_alone(
     monkeypatch.setattr(filesystem_reader, "MAX_READ_SECONDS", 0.05)
     reader = FilesystemReader()
     assert await reader.read("/hangs", 1.0) is None
+    async with asyncio.timeout(60):
+        while not calls:  # its thread may begin after that
+            await asyncio.sleep(0)
     assert await reader.read("/hangs", 1.0) is None
     assert calls == ["/hangs"]
     monkeypatch.setattr(filesystem_reader, "MAX_READ_SECONDS", 60.0)

@@ -6,6 +6,7 @@ import threading
 from shared.cri.channel import CriChannel
 from shared.process.deadlines import Deadlines, WorkThreads, in_turn, waiting_for, work_on
 from shared.process.task_stacks import task_stacks
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 def pass_time(deadlines: Deadlines, seconds: float) -> None:
@@ -115,7 +116,7 @@ async def test_a_blocking_call_that_hangs_is_waited_for_however_long_it_takes() 
 
     def hang() -> None:
         entered.set()
-        released.wait(10)
+        released.wait(WAIT_SECONDS)
 
     async def run() -> None:
         work_on(deadlines.begin("PreparePod of pod u", 60.0))

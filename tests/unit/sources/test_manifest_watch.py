@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from services.sources.adapters.manifest_watch import ManifestWatch
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 class Watching:
@@ -20,7 +21,7 @@ class Watching:
         """Wait until it has noticed a change."""
         running = asyncio.create_task(self.watch.run())
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(WAIT_SECONDS):
                 await self.changed.wait()
         finally:
             running.cancel()

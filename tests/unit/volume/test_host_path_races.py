@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from services.volume.plugins.host_path import HostPath, check_host_path
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 def check(path: Path, kind: str) -> list[str]:
@@ -24,7 +25,7 @@ def check(path: Path, kind: str) -> list[str]:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(4.0)
+    thread.join(WAIT_SECONDS)
     assert not thread.is_alive(), "it hangs"
     return errors
 
