@@ -37,7 +37,7 @@ async def cluster(collector: TraceCollector, tmp_path_factory: pytest.TempPathFa
     config = {"tracing": {"endpoint": collector.endpoint, "samplingRatePerMillion": 1_000_000}}
     async with Cluster(tmp_path_factory.mktemp("cluster"), config=config) as running:
         await running.create(running.pod("traced", volumes=[{"name": "scratch", "emptyDir": {}}]))
-        await running.wait_ready("traced")
+        await running.wait_served("traced")
         yield running
 
 

@@ -14,10 +14,12 @@ import sys
 import time
 from collections import Counter
 
+from tests.support.waits.deadline import WAIT_SECONDS
+
 FIELD = b"X-%d: " + b"a" * 8000 + b"\r\n"
 FIELDS = 120  # some 960 KB
 CONNECTING = 40  # connections that are opened at the same time
-LONGEST = 120.0  # seconds until each must have had its connection, and then its token its answer
+LONGEST = 2 * WAIT_SECONDS  # seconds until each must have had its connection, and then its token its answer
 PAUSE = 5.0  # seconds before one that ended is opened again
 TOKEN = "a" * 2000  # characters, and a number that makes each another
 

@@ -38,7 +38,7 @@ async def ended(reader: asyncio.StreamReader) -> None:
     async with asyncio.timeout(WAIT_SECONDS):
         try:
             await reader.read()
-        except ConnectionResetError:
+        except ConnectionError:
             return
 
 
@@ -116,6 +116,7 @@ async def test_anonymous_requests_do_not_keep_a_connection_open(site: Site) -> N
 async def test_a_hundred_handshakes_at_once_all_come_to_an_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     many = ConnectionLimits(unauthorized=200, unauthorized_of_address=150, unauthorized_bytes=1 << 20)
     monkeypatch.setattr(connections, "MAIN", many)
+    monkeypatch.setattr(accepting, "MAX_HANDSHAKE_SECONDS", WAIT_SECONDS)  # also where the machine is busy
     async with site.running() as server:
         admin = site.client(site.admin)["ssl"]
         opened = await asyncio.gather(*(Connection.open(server, admin) for _ in range(100)))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from services.server.adapters import client_certificates
+from services.server.adapters import accepting, client_certificates
 from shared.errors import OperatorError
 from tests.process.tls_site import (
     Authority,
@@ -240,8 +240,9 @@ async def test_a_session_is_not_resumed_after_the_client_ca_changed(site: Site) 
 @on_both_loops
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_handshake_that_lasts_while_the_client_ca_changes_lets_nobody_in(
-    site: Site, version: ssl.TLSVersion
+    site: Site, version: ssl.TLSVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(accepting, "MAX_HANDSHAKE_SECONDS", WAIT_SECONDS)
     new_ca = Authority("new clients")
     new_admin = new_ca.issue(site.directory / "new-admin", "api-server", "system:masters")
     async with site.running() as server:

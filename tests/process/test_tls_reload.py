@@ -37,7 +37,7 @@ from tests.process.tls_site import (
     until_served,
 )
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, configuration, pod_log
-from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS
+from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS, measure_slowness
 
 CONNECTIONS = 50
 LOGS = f"/containerLogs/{NAMESPACE}/{POD}/{CONTAINER}?follow=true"
@@ -252,7 +252,7 @@ async def test_a_new_pair_counts_within_milliseconds_of_its_rename(site: Site) -
             taken.append(time.monotonic() - since)
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-    assert statistics.quantiles(taken)[0] < 0.25 * SLOWNESS, taken
+    assert statistics.quantiles(taken)[0] < 0.25 * max(SLOWNESS, measure_slowness()), taken
     print(f"median {statistics.median(taken) * 1000:.1f} ms")
 
 
