@@ -15,7 +15,7 @@ from tests.support.installed import ran_versions
 from tests.support.installed.chosen_programs import put_containerd_on_path
 from tests.support.installed.lacking import lack, lacking_for_root
 from tests.support.waits.deadline import SLOWNESS
-from tests.support.waits.waiting import MAX_LOAD, max_wait_seconds, read_usage, waited_seconds
+from tests.support.waits.waiting import MAX_LOAD, MAX_WAIT_SECONDS, max_wait_seconds, read_usage, waited_seconds
 from tests.unit.examples import QUICK
 
 # A machine that does other things as well makes no example wrong. The same examples are drawn each time, so that no
@@ -25,7 +25,8 @@ hypothesis.settings.register_profile("bulkhead", deadline=None, print_blob=True,
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=100 // QUICK, derandomize=_SAME_EXAMPLES)
 hypothesis.settings.load_profile("bulkhead")
 
-_OF_PYTEST = "PYTEST_CURRENT_TEST"  # pytest itself sets it in each phase of a test
+_OF_PYTEST = b"PYTEST_CURRENT_TEST"  # pytest itself sets it in each phase of a test
+_variables: dict[bytes, bytes] = vars(os.environ)["_data"]  # os.environ decodes them anew whenever it is read
 _TESTS = Path(__file__).resolve().parent
 _ON_CHOSEN_PROGRAMS = ("e2e", "process")  # the lanes whose agents use what `chosen_programs` has chosen
 _seconds: dict[str, float] = defaultdict(float)
@@ -56,10 +57,16 @@ def _lengthen_limit(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.timeout(*first, *mark.args[1:], **named), append=False)
 
 
-def pytest_collection_finish() -> None:
-    """Thousands of collected tests live to the end: the collector need not look at them again and again."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected lives to the end: the collector need not look at it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -89,14 +96,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.fixture(autouse=True)
 def _environment() -> Iterator[None]:
     """End with each test what it, or what it called, has set in the environment."""
-    before = dict(os.environ)
+    before = dict(_variables)
     yield
-    for name in os.environ.keys() | before.keys():
-        if name != _OF_PYTEST and os.environ.get(name) != before.get(name):
+    for name in _variables.keys() | before.keys():
+        if name != _OF_PYTEST and _variables.get(name) != before.get(name):
             if name in before:
-                os.environ[name] = before[name]
+                os.environb[name] = before[name]
             else:
-                del os.environ[name]
+                del os.environb[name]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -106,6 +113,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         return (yield)
     begin = read_usage()
     result = yield
+    if time.monotonic() - begin.wall <= MAX_WAIT_SECONDS:
+        return result
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
     if load > MAX_LOAD:
         return result

@@ -41,7 +41,8 @@ def read_usage() -> Usage:
     times = os.times()
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
-        ready = int(_SCHEDSTAT.read_text().split()[1]) / 1e9
+        with _SCHEDSTAT.open("rb", buffering=0) as file:
+            ready = int(file.read(100).split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
         ready = 0.0
     of_children = children.ru_utime + children.ru_stime + sum(_of_others)
