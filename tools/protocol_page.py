@@ -184,7 +184,8 @@ def uses(verb: str) -> dict[str, frozenset[str]]:
         service: frozenset(
             _stream_name(node.args[0])
             for path in (CHECKOUT / "services" / service).rglob("*.py")
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if f".{verb}" in (text := path.read_text(encoding="utf-8"))  # most files need not be parsed
+            for node in ast.walk(ast.parse(text))
             if isinstance(node, ast.Call) and node.args
             if isinstance(node.func, ast.Attribute) and node.func.attr == verb
         )

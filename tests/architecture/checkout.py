@@ -49,6 +49,19 @@ def tree_of(name: str) -> ast.Module:
 
 
 @cache
+def nodes_of(name: str) -> tuple[ast.AST, ...]:
+    """All nodes of the file's syntax tree, in the order of `ast.walk`."""
+    found: list[ast.AST] = [tree_of(name)]
+    for node in found:  # which grows
+        for value in map(vars(node).get, node._fields):
+            if isinstance(value, list):
+                found += [item for item in value if isinstance(item, ast.AST)]
+            elif isinstance(value, ast.AST):
+                found.append(value)
+    return tuple(found)
+
+
+@cache
 def named_after_import(name: str) -> frozenset[str]:
     """Top-level modules that the file may import: what follows `import` or `from` at the begin of a line, which is in a
     string perhaps. Parses nothing."""
@@ -59,7 +72,7 @@ def named_after_import(name: str) -> frozenset[str]:
 def imports_of(name: str) -> frozenset[str]:
     """Dotted names of all modules the file imports, wherever in the file."""
     found: set[str] = set()
-    for node in ast.walk(tree_of(name)):
+    for node in nodes_of(name):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -7,25 +7,25 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from services.podsync.core.pod.tracked_pod import TrackedPod
-from tests.architecture.checkout import python_files, tree_of
+from tests.architecture.checkout import nodes_of, python_files
 
 CORE = "services/podsync/core/"
 RESULTS = ("TrackedPod", "Step")
 KEEPERS = {"machine.py", "node_state.py", "admission/admitting.py", "admission/resizes.py"}
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Path below the core, and syntax tree."""
+def modules() -> Iterator[tuple[str, tuple[ast.AST, ...]]]:
+    """Path below the core, and the nodes of the syntax tree."""
     for name in python_files("services"):
         if name.startswith(CORE):
-            yield name.removeprefix(CORE), tree_of(name)
+            yield name.removeprefix(CORE), nodes_of(name)
 
 
 def decisions() -> set[str]:
     """Names of the functions of the core that return a record or a step, alone or with something else."""
     found = set()
-    for _, tree in modules():
-        for node in ast.walk(tree):
+    for _, nodes in modules():
+        for node in nodes:
             if isinstance(node, ast.FunctionDef) and node.returns is not None:
                 names = {part.id for part in ast.walk(node.returns) if isinstance(part, ast.Name)}
                 quoted = {part.value for part in ast.walk(node.returns) if isinstance(part, ast.Constant)}
@@ -45,8 +45,8 @@ def test_the_result_of_a_decision_is_never_dropped() -> None:
     assert {"with_termination", "next_step", "with_event", "backoff_until"} <= known
     dropped = [
         f"{path}:{node.lineno} {called(node.value)}"
-        for path, tree in modules()
-        for node in ast.walk(tree)
+        for path, nodes in modules()
+        for node in nodes
         if isinstance(node, ast.Expr) and called(node.value) in known
     ]
     assert dropped == []
@@ -55,8 +55,8 @@ def test_the_result_of_a_decision_is_never_dropped() -> None:
 def test_records_are_kept_in_these_modules_alone() -> None:
     keepers = {
         path
-        for path, tree in modules()
-        for node in ast.walk(tree)
+        for path, nodes in modules()
+        for node in nodes
         if called(node) in ("put", "add") and isinstance(node, ast.Call) and "pods" in ast.unparse(node.func)
     }
     assert keepers == KEEPERS

@@ -3,7 +3,7 @@
 import ast
 import re
 
-from tests.architecture.checkout import python_files, text_of, tree_of
+from tests.architecture.checkout import nodes_of, python_files, text_of
 
 BACKOFF = "shared/time/backoff.py"
 POWERS_THAT_ARE_NO_DELAYS = {
@@ -41,7 +41,7 @@ def test_clients_of_the_runtime_are_built_in_one_place() -> None:
 
 
 def _growth(name: str) -> list[int]:
-    nodes = (node for node in ast.walk(tree_of(name)) if isinstance(node, ast.expr | ast.stmt))
+    nodes = (node for node in nodes_of(name) if isinstance(node, ast.expr | ast.stmt))
     return [node.lineno for node in nodes if _grows(node)]
 
 

@@ -9,10 +9,10 @@ from bus.messages.services import SERVICES
 from tests.architecture.checkout import (
     begins_with_a_docstring,
     imports_of,
+    nodes_of,
     python_files,
     text_of,
     tracked_files,
-    tree_of,
 )
 
 PRODUCT = ("bus", "services", "shared")
@@ -107,7 +107,7 @@ def test_the_rooms_of_a_core_import_each_other_as_in_their_table(service: str) -
 def _rooms_imported(name: str, package: str) -> set[str]:
     """The first names below `package` that the file imports, from it or from what is in it."""
     found: set[str] = set()
-    for node in ast.walk(tree_of(name)):
+    for node in nodes_of(name):
         if isinstance(node, ast.ImportFrom) and node.module == package:
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):

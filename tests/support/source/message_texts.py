@@ -5,7 +5,7 @@ import ast
 import re
 from functools import cache
 
-from tests.architecture.checkout import python_files, tree_of
+from tests.architecture.checkout import nodes_of, python_files
 
 _PLACES = re.compile(r"%(?:\([^)]*\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]|\{[^{}]*\}")
 
@@ -15,9 +15,9 @@ def texts() -> frozenset[str]:
     """Return every text of bus, services and shared that has a letter, docstrings left out."""
     found: set[str] = set()
     for name in python_files("bus", "services", "shared"):
-        tree = tree_of(name)
-        documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
+        nodes = nodes_of(name)
+        documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        for node in nodes:
             if isinstance(node, ast.JoinedStr):
                 parts = (str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
                 found.add("".join(parts))

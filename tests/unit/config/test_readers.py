@@ -58,7 +58,7 @@ def is_configuration(node: ast.expr) -> bool:
 
 def of_document(node: ast.AST) -> str:
     """The key that a call of `value_of` reads from the configuration's document, else ""."""
-    if not isinstance(node, ast.Call) or ast.unparse(node.func) != "value_of":
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id != "value_of":
         return ""
     source, key = node.args
     is_document = isinstance(source, ast.Attribute) and source.attr == "document" and is_configuration(source.value)
