@@ -6,6 +6,7 @@ import json
 import pytest
 
 from services.cli.config.masking import MASK, without_credentials
+from tests.unit.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -187,4 +188,4 @@ def test_other_texts_stay_readable(text: str) -> None:
     ],
 )
 def test_a_text_made_to_be_slow_is_not(part: str) -> None:
-    assert without_credentials(part * (500_000 // len(part)))
+    assert without_credentials(part * (examples(500_000) // len(part)))
