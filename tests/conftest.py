@@ -25,8 +25,7 @@ hypothesis.settings.register_profile("bulkhead", deadline=None, print_blob=True,
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=100 // QUICK, derandomize=_SAME_EXAMPLES)
 hypothesis.settings.load_profile("bulkhead")
 
-_OF_PYTEST = b"PYTEST_CURRENT_TEST"  # pytest itself sets it in each phase of a test
-_variables: dict[bytes, bytes] = vars(os.environ)["_data"]  # os.environ decodes them anew whenever it is read
+_OF_PYTEST = "PYTEST_CURRENT_TEST"  # pytest itself sets it in each phase of a test
 _TESTS = Path(__file__).resolve().parent
 _ON_CHOSEN_PROGRAMS = ("e2e", "process")  # the lanes whose agents use what `chosen_programs` has chosen
 _seconds: dict[str, float] = defaultdict(float)
@@ -96,14 +95,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.fixture(autouse=True)
 def _environment() -> Iterator[None]:
     """End with each test what it, or what it called, has set in the environment."""
-    before = dict(_variables)
+    before = dict(os.environ)
     yield
-    for name in _variables.keys() | before.keys():
-        if name != _OF_PYTEST and _variables.get(name) != before.get(name):
+    for name in os.environ.keys() | before.keys():
+        if name != _OF_PYTEST and os.environ.get(name) != before.get(name):
             if name in before:
-                os.environb[name] = before[name]
+                os.environ[name] = before[name]
             else:
-                del os.environb[name]
+                del os.environ[name]
 
 
 @pytest.hookimpl(wrapper=True)
