@@ -18,9 +18,10 @@ from shared.http_get.request import target_of
 from shared.http_get.response import MalformedAnswerError
 from tests.hostile.servers import HOST
 from tests.hostile.strain import Strain, measured
+from tests.support.waits.deadline import WAIT_SECONDS
 
 AT_ONCE = 8
-LATE_SECONDS = 5.0  # after its timeout a probe must long have ended, also on a busy machine
+LATE_SECONDS = WAIT_SECONDS  # after its timeout a probe must long have ended, also on a busy machine
 
 
 async def probe_hostile_servers(seconds: float, seed: str) -> Strain:

@@ -22,7 +22,7 @@ SHORT_SECONDS, LONG_SECONDS = 5, 600
 def run(what: str, seconds: int) -> None:
     command = [sys.executable, "-m", "tests.hostile", what, str(seconds), SEED]
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=2 * seconds + WAIT_SECONDS, check=False
+        command, cwd=ROOT, capture_output=True, text=True, timeout=2 * (seconds + WAIT_SECONDS), check=False
     )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     figures = json.loads(done.stdout)

@@ -11,6 +11,7 @@ from services.podsync.core.cri.environment import ReferencedObject
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Message, RuntimeCallError
 from shared.model.objects import Object
+from shared.time.clock import Clock
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.no_cluster import NoCluster
 
@@ -74,9 +75,9 @@ class Registry(FakeRuntime):
 class PullStage:
     """podsync's image side, started again and again over one runtime and one directory."""
 
-    def __init__(self, directory: Path, **config: Any) -> None:
+    def __init__(self, directory: Path, clock: Clock | None = None, /, **config: Any) -> None:
         self.directory, self.config = directory, config
-        self.runtime, self.cluster = Registry(pullable=[IMAGE]), Secrets()
+        self.runtime, self.cluster = Registry(clock, pullable=[IMAGE]), Secrets()
         self.live()
 
     def live(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 from services.podsync.adapters.images.image_pulls import ImageCallError
 from services.podsync.core.cri.environment import ReferencedObject
 from shared.cri.interface import RuntimeCallError
+from tests.fakes.memory_bus import ManualClock
 from tests.service.podsync.registry_stage import IMAGE, REFUSED, REGISTRY, PullStage, pod
 
 MISSING = "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed."
@@ -175,7 +176,7 @@ async def test_as_many_pulls_as_allowed_go_side_by_side(tmp_path: Path, most: in
 
 
 async def test_pulls_over_the_rate_fail_at_once(tmp_path: Path) -> None:
-    stage = PullStage(tmp_path, registry_pull_qps=1, registry_burst=2)
+    stage = PullStage(tmp_path, ManualClock(), registry_pull_qps=1, registry_burst=2)
     await stage.pull(pod())
     await stage.pull(pod())
     with pytest.raises(RuntimeCallError, match=r"^pull QPS exceeded$"):
@@ -184,7 +185,7 @@ async def test_pulls_over_the_rate_fail_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_pull_counts_once_for_the_rate_however_many_credentials_it_tries(tmp_path: Path) -> None:
-    stage = PullStage(tmp_path, registry_pull_qps=1, registry_burst=2)
+    stage = PullStage(tmp_path, ManualClock(), registry_pull_qps=1, registry_burst=2)
     for name in ("a", "b", "good"):
         stage.cluster.add(name, name)
     only(stage, "good")
