@@ -12,7 +12,7 @@ from shared.config.excerpt import CONFIG_NAME
 from shared.config.loader import encode_effective
 from tests.support.agents.preloaded import Preloaded, run_preloaded
 
-COMMAND = "services.cli.command"
+COMMAND = "tests.programs.patient_command"
 PROGRAM = "tests.programs.seven_services"
 
 
