@@ -18,6 +18,7 @@ from bus.messages.beat import Beat
 from tests.process.supervised import CHECKOUT, Agent, alive, eventually
 from tests.support.agents.bus_client import next_beat
 from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.stopped import wait_stopped
 
 
 @pytest.fixture
@@ -165,6 +166,7 @@ def test_without_its_file_bootstrap_takes_up_an_edit_for_all_services_or_for_non
     agent.logged("status", "dummy runs")
     bootstrap, status = agent.holder("bootstrap"), agent.holder("status")
     os.kill(bootstrap, signal.SIGSTOP)
+    wait_stopped(bootstrap)
     agent.configure(edit)
     (agent.run_dir / "config.json").unlink()
     os.kill(bootstrap, signal.SIGKILL)

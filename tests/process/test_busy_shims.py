@@ -11,6 +11,7 @@ import pytest_asyncio
 from shared.cri.interface import RuntimeCallError
 from shared.model.runtime import ContainerState
 from tests.support.agents.world import World, busybox_pod
+from tests.support.waits.stopped import wait_stopped
 from tools.leftovers import shims_of
 
 pytestmark = [
@@ -43,6 +44,7 @@ async def test_a_containerd_that_is_back_before_a_busy_shim_answers_leaves_the_c
     pid = world.kill("containerd")
     for shim in shims:
         os.kill(shim, signal.SIGSTOP)
+        wait_stopped(shim)
     try:
         await world.wait_for(lambda: world.pid_of("containerd") not in (0, pid), "containerd to come back")
         await asyncio.sleep(1.5 * CONTAINERD_WAITS)

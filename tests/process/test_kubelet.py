@@ -21,6 +21,7 @@ from tests.process.supervised import CHECKOUT, alive, eventually
 from tests.support.agents.agent import BIN
 from tests.support.agents.free_ports import free_ports
 from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.stopped import wait_stopped
 from tools.leftovers import agent_processes_of
 
 RECORD = re.compile(
@@ -215,6 +216,7 @@ def test_a_second_signal_ends_it_at_once_with_1_and_leaves_no_process(kubelet: K
     kubelet.start()
     services = kubelet.wait_all()
     os.kill(services["podsync"], signal.SIGSTOP)  # so that the first signal cannot end everything
+    wait_stopped(services["podsync"])
     kubelet.process.terminate()
     eventually(lambda: "server" not in kubelet.holders(), "the stop has begun")
     assert kubelet.end(signal.SIGINT) == 1

@@ -11,6 +11,7 @@ from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
 from bus.process_bus import ProcessBus
 from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.stopped import wait_stopped
 
 ROOT = Path(__file__).parents[2]
 UPDATES, BYTES = 400, 1_400_000
@@ -62,6 +63,7 @@ async def test_an_owner_keeps_a_bounded_number_of_bytes_for_a_stopped_follower(t
         put(1)
         await asyncio.wait_for(shown(1), WAIT_SECONDS)
         follower.send_signal(signal.SIGSTOP)
+        wait_stopped(follower.pid)
         before = most = resident_bytes()
         for number in range(2, UPDATES):
             put(number)

@@ -14,6 +14,7 @@ from bus.interface import NoAnswerError
 from bus.manifest import new_manifest, prepare_run_dir, write_manifest
 from bus.process_bus import ProcessBus
 from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.stopped import wait_stopped
 
 ROOT = Path(__file__).parents[2]
 REQUESTS, BYTES = 400, 1_400_000
@@ -120,6 +121,7 @@ async def test_a_caller_keeps_a_bounded_number_of_bytes_for_a_stopped_service(bu
     async with Peer(SERVICE, tmp_path / "r") as service:
         assert await ask(0, WAIT_SECONDS)
         service.process.send_signal(signal.SIGSTOP)
+        wait_stopped(service.process.pid)
         before = most = resident_bytes()
         for number in range(0, REQUESTS, 10):
             assert not any(await asyncio.gather(*(ask(number + each, 0.02) for each in range(10))))
@@ -156,6 +158,7 @@ async def test_a_service_keeps_a_bounded_number_of_bytes_for_a_stopped_caller(bu
         async with asyncio.timeout(WAIT_SECONDS):
             await all_asked.wait()
         client.process.send_signal(signal.SIGSTOP)
+        wait_stopped(client.process.pid)
         before = most = resident_bytes()
         go_on.set()
         for _ in range(50):

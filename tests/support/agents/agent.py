@@ -32,6 +32,7 @@ from tests.support.installed import ran_versions
 from tests.support.installed.chosen_programs import chosen_handler
 from tests.support.runtime.containerd import PrivateContainerd, network_of_our_own
 from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.stopped import wait_stopped
 from tools import leftovers
 from tools.clean import clean, remove_pods
 from tools.containerd import answers, import_images
@@ -205,10 +206,12 @@ class Agent:
 
     def kill(self, service: str, number: signal.Signals = signal.SIGKILL) -> int:
         """Send the signal to one of the seven services, `containerd` or `supervisord`, and return the process id it
-        had."""
+        had; after SIGSTOP it is stopped."""
         pid = self.supervisord_pid if service == "supervisord" else self.pid_of(service)
         assert pid, f"{service} does not run"
         os.kill(pid, number)
+        if number == signal.SIGSTOP:
+            wait_stopped(pid)
         return pid
 
     def reset_start_counts(self) -> None:

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.stopped import wait_stopped
 from tests.support.waits.waiting import count_as_child
 
 SERVER = "tests.programs.preloaded"
@@ -77,11 +78,13 @@ class Preloaded:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send the signal to the process, if it runs."""
+        """Send the signal to the process, if it runs; after SIGSTOP it is stopped."""
         if self.returncode is None:
             try:
                 os.kill(self.pid, number)
-            except ProcessLookupError:
+                if number == signal.SIGSTOP:
+                    wait_stopped(self.pid)
+            except (ProcessLookupError, FileNotFoundError):
                 return
 
     def kill(self) -> None:
