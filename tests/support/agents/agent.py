@@ -43,6 +43,9 @@ from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT
 T = TypeVar("T")
 
 LOOK_EVERY = 0.02  # seconds
+# A wait that has lasted a second looks less often: most looks ask the agent or the runtime, which costs the CPU that
+# the agent needs.
+_LONG_WAIT_SECONDS, _LOOK_LATER_EVERY = 1.0, 0.05
 BIN = Path(sys.executable).parent
 NODE = "node-a"
 
@@ -272,15 +275,16 @@ class Agent:
     ) -> Any:
         """Return the first truthy result of `look`. Raises AssertionError, which names `what`, when there is none in
         time."""
-        deadline = time.monotonic() + seconds
+        began = time.monotonic()
         while True:
             seen = look()
             value = await seen if inspect.isawaitable(seen) else seen
             if value:
                 return value
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            if waited > seconds:
                 raise AssertionError(f"waited {seconds} s for {what if isinstance(what, str) else what()}")
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(LOOK_EVERY if waited < _LONG_WAIT_SECONDS else _LOOK_LATER_EVERY)
 
     def log_of(self, service: str) -> str:
         """Return the service's log so far."""

@@ -25,6 +25,9 @@ from tests.support.clusters.control_plane import ControlPlane
 from tests.support.runtime.containerd import PrivateContainerd
 from tests.support.waits.deadline import WAIT_SECONDS
 
+# Seconds between two looks for what stays once it is there: a pod that is ready or gone, and a node that starts.
+_STABLE_SECONDS, _START_SECONDS = 0.1, 0.2
+
 
 class Cluster:
     """`plane`: further arguments of ControlPlane; `config`: KubeletConfiguration fields; `flags`: of the kubelet;
@@ -133,7 +136,7 @@ class Cluster:
             by_name = {pod["metadata"]["name"]: pod for pod in await self.items(paths.pods("default"))}
             return all(name in by_name and is_ready(by_name[name]) for name in names)
 
-        await self.wait_for(ready, f"pods {', '.join(names)} to be ready", seconds)
+        await self.wait_for(ready, f"pods {', '.join(names)} to be ready", seconds, every=_STABLE_SECONDS)
 
     async def wait_served(self, *names: str, seconds: float = WAIT_SECONDS) -> None:
         """Wait until the API server and the node's own port show all these pods as Ready: exec, logs and port-forward
@@ -143,7 +146,8 @@ class Cluster:
         async def served() -> bool:
             return {pod["metadata"]["name"] for pod in await self.agent.pods() if is_ready(pod)} >= set(names)
 
-        await self.wait_for(served, f"pods {', '.join(names)} to be ready on the node's port", seconds)
+        what = f"pods {', '.join(names)} to be ready on the node's port"
+        await self.wait_for(served, what, seconds, every=_STABLE_SECONDS)
 
     async def wait_gone(self, *names: str, seconds: float = WAIT_SECONDS) -> None:
         """Wait until the API server has none of these pods."""
@@ -152,7 +156,7 @@ class Cluster:
             left = {pod["metadata"]["name"] for pod in await self.items(paths.pods("default"))}
             return not left & set(names)
 
-        await self.wait_for(gone, f"pods {', '.join(names)} to be gone", seconds)
+        await self.wait_for(gone, f"pods {', '.join(names)} to be gone", seconds, every=_STABLE_SECONDS)
 
     async def wait_pod(
         self, name: str, holds: Callable[[Object], object], what: str, seconds: float = WAIT_SECONDS
@@ -173,10 +177,14 @@ class Cluster:
             node = await self.get(paths.node(NODE))
             return node is not None and is_ready(node)
 
-        await self.wait_for(ready, "the node to be ready", seconds)
+        await self.wait_for(ready, "the node to be ready", seconds, every=_START_SECONDS)
 
-    async def wait_for(self, look: Callable[[], Any], what: str, seconds: float = WAIT_SECONDS) -> Any:
-        """Return the first truthy result of `look`; while the API server is away, nothing counts as seen."""
+    async def wait_for(
+        self, look: Callable[[], Any], what: str, seconds: float = WAIT_SECONDS, *, every: float = 0.05
+    ) -> Any:
+        """Return the first truthy result of `look`; while the API server is away, nothing counts as seen.
+
+        `every`: seconds between two looks. Each costs the API server and this process some milliseconds of a CPU."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -187,7 +195,7 @@ class Cluster:
                 return found
             if time.monotonic() > deadline:
                 raise AssertionError(f"waited {seconds} s for {what}")
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(every)
 
 
 def joined_config(ca_file: str) -> Object:
