@@ -2,9 +2,11 @@
 
 import re
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 Json = dict[str, Any]
+_NONE = Fraction(0)
 _UNITS = {"": Fraction(1), "m": Fraction(1, 1000), "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30)}
 
 
@@ -25,7 +27,7 @@ def compute_qos(pod: Json) -> str:
         for kind, totals in sums.items():
             for name, amount in resources.get(kind, {}).items():
                 if name in ("cpu", "memory"):
-                    totals[name] = totals.get(name, Fraction(0)) + _amount(amount)
+                    totals[name] = totals.get(name, _NONE) + _amount(amount)
         each_limited &= {"cpu", "memory"} <= resources.get("limits", {}).keys()
     if not sums["requests"] and not sums["limits"]:
         return "BestEffort"
@@ -49,14 +51,14 @@ def total_resources(pod: Json, kind: str) -> dict[str, Fraction]:
             step = dict(sidecars)
             _add(step, _amounts(container, kind))
         for name, amount in step.items():
-            starting[name] = max(starting.get(name, Fraction(0)), amount)
+            starting[name] = max(starting.get(name, _NONE), amount)
     total = {name: max(running.get(name, 0), starting.get(name, 0)) for name in running | starting}
     for name, amount in spec.get("resources", {}).get(kind, {}).items():
         if name in ("cpu", "memory") or name.startswith("hugepages-"):
             total[name] = _amount(amount)
     for name, amount in spec.get("overhead", {}).items():
         if kind == "requests" or name in total:
-            total[name] = total.get(name, Fraction(0)) + _amount(amount)
+            total[name] = total.get(name, _NONE) + _amount(amount)
     return {name: Fraction(amount) for name, amount in total.items()}
 
 
@@ -64,6 +66,7 @@ def _amounts(holder: Json, kind: str) -> dict[str, Fraction]:
     return {name: _amount(text) for name, text in holder.get("resources", {}).get(kind, {}).items()}
 
 
+@cache
 def _amount(text: str) -> Fraction:
     number, unit = re.fullmatch(r"([0-9.]+)(\D*)", text).groups()  # type: ignore[union-attr]
     return Fraction(number) * _UNITS[unit]
@@ -71,4 +74,4 @@ def _amount(text: str) -> Fraction:
 
 def _add(total: dict[str, Fraction], more: dict[str, Fraction]) -> None:
     for name, amount in more.items():
-        total[name] = total.get(name, Fraction(0)) + amount
+        total[name] = total[name] + amount if name in total else amount
