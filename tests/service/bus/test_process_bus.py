@@ -96,7 +96,7 @@ async def test_a_fresh_follower_of_a_running_owner_has_everything_at_once(
         pods = bus.follow(PODS_DESIRED, lambda _: complete.set() if pods.complete else None)  # noqa: B023
         began = time.monotonic()
         await bus.start()
-        await asyncio.wait_for(complete.wait(), 60)
+        await asyncio.wait_for(complete.wait(), WAIT_SECONDS)
         taken.append(time.monotonic() - began)
         assert len(pods.state) == 100
         await bus.stop()
@@ -111,7 +111,7 @@ async def test_a_put_is_on_the_wire_before_the_loop_turns(manifest: Manifest) ->
     subscriber = context.socket(zmq.SUB)
     subscriber.subscribe(b"")
     subscriber.connect(manifest.addresses["sources"]["pub"])
-    assert (await asyncio.wait_for(subscriber.recv_multipart(), 60))[0] == frames.BEATS_TOPIC
+    assert (await asyncio.wait_for(subscriber.recv_multipart(), WAIT_SECONDS))[0] == frames.BEATS_TOPIC
     pods.put("a", DesiredPod(uid="a", source="file", pod={}))
     blocking: zmq.Socket[bytes] = zmq.Socket.shadow(subscriber)  # from here on nothing of the loop runs
     topic, message = frames.BEATS_TOPIC, [b""]
@@ -134,18 +134,18 @@ async def test_a_request_that_was_swallowed_is_sent_again_once_the_next_process_
     router = context.socket(zmq.ROUTER)
     router.setsockopt(zmq.LINGER, 0)
     router.bind(manifest.addresses["sources"]["req"])
-    _, *swallowed = await asyncio.wait_for(router.recv_multipart(), 60)
+    _, *swallowed = await asyncio.wait_for(router.recv_multipart(), WAIT_SECONDS)
     head, body = frames.read_request(swallowed)
     assert body is not None
     for _ in range(2):
-        routing, *reminder = await asyncio.wait_for(router.recv_multipart(), 60)
+        routing, *reminder = await asyncio.wait_for(router.recv_multipart(), WAIT_SECONDS)
         assert frames.read_request(reminder) == (head, None)
     unknown = frames.write_answer(frames.AnswerHead(v="2.0", id=head.id, unknown=True), b"")
     for _ in range(5):  # as many as reminders waited for a restarted process
         await router.send_multipart([routing, *unknown])
-    routing, *again = await asyncio.wait_for(router.recv_multipart(), 60)
+    routing, *again = await asyncio.wait_for(router.recv_multipart(), WAIT_SECONDS)
     assert frames.read_request(again) == (head, body)
-    routing, *reminder = await asyncio.wait_for(router.recv_multipart(), 60)
+    routing, *reminder = await asyncio.wait_for(router.recv_multipart(), WAIT_SECONDS)
     assert frames.read_request(reminder) == (head, None)
     snapshot = codec.encode(Snapshot(stream="pods.desired", incarnation="i", number=0, complete=True, entries={}))
     answer = frames.write_answer(frames.AnswerHead(v="2.0", id=head.id, type="Snapshot"), snapshot)
@@ -172,7 +172,7 @@ async def test_requests_that_do_not_decode_or_are_overdue_are_not_answered(
     await dealer.send_multipart([b"alone"])
     await dealer.send_multipart(frames.write_request(overdue, codec.encode(DESIRED)))
     await dealer.send_multipart(frames.write_request(good, codec.encode(DESIRED)))
-    head, _ = frames.read_answer(await asyncio.wait_for(dealer.recv_multipart(), 60))
+    head, _ = frames.read_answer(await asyncio.wait_for(dealer.recv_multipart(), WAIT_SECONDS))
     assert head.id == 2
     assert sources.drops.counts["request"] == 2
     dealer.close()
@@ -192,7 +192,7 @@ async def test_an_answer_to_a_client_that_is_gone_is_counted(manifest: Manifest)
     asker = ProcessBus("podsync", manifest)
     await asker.start()
     asking = asyncio.create_task(asker.ask("sources", DesiredPod(uid="", source="", pod={}), DesiredPod))
-    await asyncio.wait_for(asked.wait(), 60)
+    await asyncio.wait_for(asked.wait(), WAIT_SECONDS)
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     await asker.stop()

@@ -17,6 +17,7 @@ from shared.cri.interface import ExecResult, RuntimeCallError
 from shared.model.objects import Object
 from tests.fakes.virtual_time import on_virtual_time, virtual_clock
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod, ours
+from tests.support.waits.deadline import WAIT_SECONDS
 
 HOST = "127.0.0.1"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -38,7 +39,7 @@ def hook(performer: Performer) -> RunPostStartHook:
 
 async def run(directory: Path, handler: Object, **pod: Any) -> CallDone | CallFailed:
     performer = await performing(directory, handler, **pod)
-    return await asyncio.wait_for(performer.perform(hook(performer)), 60)
+    return await asyncio.wait_for(performer.perform(hook(performer)), WAIT_SECONDS)
 
 
 async def failure(directory: Path, handler: Object, **pod: Any) -> str:

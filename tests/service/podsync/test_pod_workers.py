@@ -11,6 +11,7 @@ from shared.files.checkpoint import Checkpoint
 from shared.process.deadlines import Deadlines
 from shared.tracing.tracer import Tracer
 from tests.fakes.memory_bus import MemoryNetwork
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 async def test_a_call_that_is_given_up_before_it_is_on_its_way_is_not_waited_for(tmp_path: Path) -> None:
@@ -37,7 +38,7 @@ async def test_a_call_that_is_given_up_before_it_is_on_its_way_is_not_waited_for
     workers.add("u1", PullImage(cause="test", uid="u1", container="c", image="busybox:1", sandbox_attempt=0))
     workers.add("u1", InterruptCall(cause="test", uid="u1"))
     try:
-        event = await asyncio.wait_for(outcome, 60)
+        event = await asyncio.wait_for(outcome, WAIT_SECONDS)
     finally:
         await workers.close()
     assert isinstance(event, CallFailed) and event.interrupted

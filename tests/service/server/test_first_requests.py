@@ -8,6 +8,7 @@ import pytest
 
 from services.server.core.routes import ServedEndpoints
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Node, configuration, running
+from tests.support.waits.deadline import WAIT_SECONDS
 
 RUN = f"/run/{NAMESPACE}/{POD}/{CONTAINER}?cmd=true"
 
@@ -33,7 +34,7 @@ async def test_a_server_that_was_just_started_answers_once_it_knows_the_pods(
         assert not (await asyncio.wait({asked}, timeout=0.2))[0]
         node.mark_complete("pleg")
         await node.network.settle()
-        assert (await asyncio.wait_for(asked, 60))[0] == 200
+        assert (await asyncio.wait_for(asked, WAIT_SECONDS))[0] == 200
 
 
 async def test_a_server_that_does_not_get_to_know_all_pods_answers_by_what_it_knows(

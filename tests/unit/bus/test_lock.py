@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bus.lock import ServiceLock, ServiceStart, start_delay
+from tests.support.waits.deadline import WAIT_SECONDS
 
 HOLDER = """
 import sys, time
@@ -83,7 +84,7 @@ async def test_a_standby_takes_over_when_the_holder_is_killed(tmp_path: Path, ho
     await asyncio.sleep(0)
     assert not waiting.done()
     holder.send_signal(signal.SIGKILL)
-    await asyncio.wait_for(waiting, 60)
+    await asyncio.wait_for(waiting, WAIT_SECONDS)
     assert lock.held
     assert lock.holder() == os.getpid()
     lock.release()
@@ -98,7 +99,7 @@ async def test_a_standby_that_gave_up_leaves_the_lock_to_others(tmp_path: Path) 
     with pytest.raises(asyncio.CancelledError):
         await waiting
     first.release()
-    await asyncio.wait_for(third.acquire(), 60)
+    await asyncio.wait_for(third.acquire(), WAIT_SECONDS)
     assert third.held and not standby.held
     third.release()
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from shared.config.evaluation import evaluate
 from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.examples import examples
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -57,7 +58,7 @@ def test_a_large_file_costs_little_memory_and_time(tmp_path: Path, names: list[s
     for file in files:
         file.write_text(LARGE[file.name], encoding="utf-8")
     measured = subprocess.run(
-        [sys.executable, "-c", MEASURE, *map(str, files)], capture_output=True, check=True, timeout=60
+        [sys.executable, "-c", MEASURE, *map(str, files)], capture_output=True, check=True, timeout=WAIT_SECONDS
     )
     kibibytes, results = json.loads(measured.stdout)
     assert kibibytes < 64 * 1024

@@ -16,6 +16,7 @@ from services.frame.generation import (
     supervisor_process,
     supervisord_runs,
 )
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 def started_by(monkeypatch: pytest.MonkeyPatch, identity: str) -> None:
@@ -98,7 +99,9 @@ print(generation_of(os.getpid()), "yes", flush=True)
 
 
 def test_a_fork_of_supervisord_gets_its_identity_even_when_that_has_ended() -> None:
-    done = subprocess.run([sys.executable, "-c", _SUPERVISORD], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", _SUPERVISORD], capture_output=True, text=True, check=True, timeout=WAIT_SECONDS
+    )
     first, second, reloaded, itself = done.stdout.splitlines()
     assert first == second == itself
     assert reloaded == itself.replace(" yes", "/2 yes")

@@ -44,7 +44,7 @@ async def test_a_dial_that_no_request_waits_for_any_more_is_given_up(tmp_path: P
             await watch.cancel()
         server.silent = False
         after = Watch(client)
-        await asyncio.wait_for(after.opened.wait(), 60)  # the dial before would end after 5 s
+        await asyncio.wait_for(after.opened.wait(), WAIT_SECONDS)  # the dial before would end after 5 s
         await after.cancel()
 
 

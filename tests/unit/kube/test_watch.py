@@ -9,6 +9,7 @@ from aiohttp import web
 
 from shared.kube import watching
 from shared.kube.interface import ApiStatusError, ApiUnansweredError, ApiUnreachableError
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.kube.stand_in import client_of, put_credentials, serving, status
 
 
@@ -194,5 +195,5 @@ async def test_a_cancelled_watch_leaves_the_client_usable_and_no_connection(tmp_
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(ended.wait(), 60)
+        await asyncio.wait_for(ended.wait(), WAIT_SECONDS)
         assert await client.get("/x") == {"ok": True}

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.support.waits.deadline import WAIT_SECONDS
+
 _PRINT = (
     "from services.kubelet import console as c; c._WRITE_SECONDS = 0.1; o = c.Console(1); [o.failed('x') for _ in '12']"
 )
@@ -29,7 +31,7 @@ def _broken_pipe() -> tuple[int, int]:
 def test_a_missing_reader_is_no_reason_to_stop_or_to_fail(make: object) -> None:
     opened = make()  # type: ignore[operator]
     try:
-        subprocess.run([sys.executable, "-c", _PRINT], stderr=opened[1], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", _PRINT], stderr=opened[1], check=True, timeout=WAIT_SECONDS)
     finally:
         for fd in set(opened):
             os.close(fd)

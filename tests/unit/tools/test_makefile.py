@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.home import CHECKOUT
 
 
@@ -30,7 +31,13 @@ def make(tree: Path, *arguments: str, ci: str = "") -> tuple[int, list[str]]:
     command = ["make", "--old-file=venv", *arguments]
     environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "NIGHT")}
     done = subprocess.run(
-        command, cwd=tree, env={**environment, "CI": ci}, capture_output=True, text=True, check=False, timeout=60
+        command,
+        cwd=tree,
+        env={**environment, "CI": ci},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WAIT_SECONDS,
     )
     return done.returncode, [line for line in done.stderr.splitlines() if not line.startswith("make: ***")]
 
