@@ -34,11 +34,12 @@ CONFIG = EffectiveConfig(node_name="n1", root_dir="/r", run_dir="/u", log_dir="/
 
 
 @cache
-def modules() -> list[tuple[ast.Module, str, frozenset[str]]]:
-    """Each module of the services and the frame: its tree, its text and the services that it is part of."""
+def modules() -> list[tuple[list[ast.AST], str, frozenset[str]]]:
+    """Each module of the services and the frame: the nodes of its tree, its text and the services that it is part
+    of."""
     texts = {service: {path: path.read_text() for path in (ROOT / service).rglob("*.py")} for service in SERVICES}
     found = [
-        (ast.parse(text), text, frozenset({service}))
+        (list(ast.walk(ast.parse(text))), text, frozenset({service}))
         for service, files in texts.items()
         for path, text in files.items()
         if path.name != EVALUATION
@@ -46,7 +47,8 @@ def modules() -> list[tuple[ast.Module, str, frozenset[str]]]:
     for path in (ROOT / "frame").glob("*.py"):
         room = OF_SOME.get(path.name, "")
         users = (each for each, files in texts.items() if any(room in text for text in files.values()))
-        found.append((ast.parse(path.read_text()), path.read_text(), frozenset(users)))
+        text = path.read_text()
+        found.append((list(ast.walk(ast.parse(text))), text, frozenset(users)))
     return found
 
 
@@ -68,8 +70,8 @@ def of_document(node: ast.AST) -> str:
 @pytest.mark.long
 def test_each_field_has_the_readers_that_the_code_has() -> None:
     found: dict[str, set[str]] = defaultdict(set)
-    for tree, _, services in modules():
-        for node in ast.walk(tree):
+    for nodes, _, services in modules():
+        for node in nodes:
             if isinstance(node, ast.Attribute) and node.attr in SETTINGS and is_configuration(node.value):
                 found[node.attr] |= services
     expected = {name: set(readers) for name, readers in FIELD_READERS.items()}
@@ -80,8 +82,8 @@ def test_each_field_has_the_readers_that_the_code_has() -> None:
 def test_each_key_of_the_document_has_the_readers_that_the_code_has() -> None:
     found: dict[str, set[str]] = defaultdict(set)
     reads = 0
-    for tree, _, services in modules():
-        for node in ast.walk(tree):
+    for nodes, _, services in modules():
+        for node in nodes:
             if key := of_document(node):
                 found[key] |= services
                 reads -= 1
@@ -93,17 +95,17 @@ def test_each_key_of_the_document_has_the_readers_that_the_code_has() -> None:
 
 def test_each_feature_gate_has_the_readers_that_the_code_has() -> None:
     found: dict[str, set[str]] = defaultdict(set)
-    for tree, text, services in modules():
+    for nodes, text, services in modules():
         if "feature_gates" in text:
-            for node in ast.walk(tree):
+            for node in nodes:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in GATES:
                     found[node.value] |= services
     assert found == GATE_READERS
 
 
 def test_the_settings_of_the_log_are_read_by_the_frame_alone() -> None:
-    for tree, _, services in modules():
-        for node in ast.walk(tree):
+    for nodes, _, services in modules():
+        for node in nodes:
             if isinstance(node, ast.Attribute) and node.attr in FOLLOWED - NOT_OF_LOG:
                 assert services == set(SERVICES) or not is_configuration(node.value), ast.unparse(node)
 
