@@ -161,6 +161,8 @@ class Connection(OpenConnection, asyncio.Protocol):
         known, authorized = self.authorized, self._server.count_as_authorized(self)
         if authorized and not known and self._transport is not None:
             sock = self._transport.get_extra_info("socket")
+            if sock is None:  # TLS has lost it, and tells this connection in the next turn of the loop
+                return authorized
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
             with suppress(OSError):  # Linux before 5.14 does not have the option
                 sock.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -222,6 +223,30 @@ async def test_connections_that_were_let_in_stay_and_are_only_so_many() -> None:
         assert [await ask(stream, LET_IN) for stream in streams[:2]] == [200, 200]
         assert await ended(streams[2])
         await close(*streams, *crowd)
+
+
+async def test_a_client_that_tls_has_lost_is_let_in_without_an_error() -> None:
+    class Lost(asyncio.Transport):
+        """What TLS leaves in the turn of the loop before it tells its protocol that the connection is lost."""
+
+        def get_extra_info(self, name: str, default: object = None) -> object:
+            return default
+
+        def is_closing(self) -> bool:
+            return True
+
+        def close(self) -> None:
+            pass
+
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        raise AssertionError
+
+    server = http_limits.LimitedServer(answer, LIMITS, logging.getLogger())
+    connection = server.open("127.0.0.1")
+    connection.connection_made(Lost())
+    assert connection.count_as_authorized()
+    connection.connection_lost(None)
+    assert len(server.table) == 0
 
 
 async def test_what_clients_leave_is_counted_no_more() -> None:
