@@ -1,0 +1,28 @@
+"""Has what the topology manager asks its providers for: the NUMA nodes that could serve a request (node.md 4.12)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+NodeSet = frozenset[int]  # ids of NUMA nodes
+
+
+@dataclass(frozen=True)
+class Hint:
+    """Has NUMA nodes from which a request can be served. `nodes` None: any nodes serve it equally well."""
+
+    nodes: NodeSet | None
+    preferred: bool
+
+
+ANY_NODE = Hint(None, True)
+# A provider's hints by resource. An empty mapping: the provider has no preference at all. The value None: none for
+# this resource. An empty tuple: no set of nodes can serve the request.
+Hints = Mapping[str, tuple[Hint, ...] | None]
+
+
+class PlacementError(Exception):
+    """A request that cannot be served. `reason`: of the rejection, such as SMTAlignmentError."""
+
+    def __init__(self, message: str, reason: str = "UnexpectedAdmissionError") -> None:
+        super().__init__(message)
+        self.reason = reason

@@ -1,0 +1,51 @@
+"""Has the CPUs, NUMA nodes and caches of a machine, as the kernel shows them in /sys (node.md 4.20)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+CpuSet = frozenset[int]  # ids of logical CPUs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cpu:
+    """Has the place of one online logical CPU. `core`: the lowest id of the CPUs of its core."""
+
+    id: int
+    core: int
+    socket: int
+    numa_node: int
+    uncore_cache: int  # id of its L3 cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumaNode:
+    """Has the memory of one NUMA node in bytes. A node may have no CPUs. `distances`: to each node, by its id."""
+
+    id: int
+    memory: int = 0
+    huge_pages: Mapping[str, int] = field(default_factory=dict)  # bytes by resource name, such as hugepages-2Mi
+    distances: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineTopology:
+    """Has all online CPUs, by id in ascending order, and all NUMA nodes, by id in ascending order."""
+
+    cpus: Mapping[int, Cpu] = field(default_factory=dict)
+    nodes: Mapping[int, NumaNode] = field(default_factory=dict)
+
+    @cached_property
+    def all_cpus(self) -> CpuSet:
+        """All online CPUs."""
+        return frozenset(self.cpus)
+
+    @cached_property
+    def cpus_per_core(self) -> int:
+        """How many CPUs a core has, as the Go kubelet counts it: CPUs divided by cores."""
+        cores = len({cpu.core for cpu in self.cpus.values()})
+        return len(self.cpus) // cores if cores else 0
+
+    def cpus_of_nodes(self, nodes: frozenset[int]) -> CpuSet:
+        """Return the CPUs of these NUMA nodes."""
+        return frozenset(cpu.id for cpu in self.cpus.values() if cpu.numa_node in nodes)

@@ -1,0 +1,38 @@
+"""Has what was given to the containers of one pod alone: CPUs, and blocks of the memory of NUMA nodes.
+It is saved with the verdict on the pod and never changes while the pod is active.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from services.podsync.core.placement.hint import NodeSet
+from services.podsync.core.placement.machine_topology import CpuSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryBlock:
+    """Has an amount of one kind of memory, in bytes, that these NUMA nodes hold together."""
+
+    nodes: NodeSet
+    kind: str  # memory, or hugepages-<size>
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerPlacement:
+    """Has what one container was given. `cpus` empty: it runs on the shared pool. `memory` empty: on all nodes.
+    `affinity`: the NUMA nodes that the topology manager chose for it; None = any."""
+
+    cpus: CpuSet = frozenset()
+    memory: tuple[MemoryBlock, ...] = ()
+    affinity: NodeSet | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodPlacement:
+    """Has the placement of each container that was given something, by the container's name."""
+
+    containers: Mapping[str, ContainerPlacement] = field(default_factory=dict)
+
+
+NOT_PLACED = PodPlacement()
