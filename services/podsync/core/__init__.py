@@ -22,4 +22,5 @@ only as this table allows:
     pod        state, lifecycle, events, instructions       nothing
     node       facts and resources of the node              nothing
     eviction   thresholds, pressure, which pod is evicted   nothing
+    placement  which CPUs and memory a container gets       nothing
 """
