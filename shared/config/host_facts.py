@@ -10,11 +10,11 @@ from typing import Any
 
 from shared.config.findings import WARNING, Findings
 from shared.config.nested import value_of
-from shared.config.node_settings import parse_cpus
 from shared.config.rules_data import note, pairs
 from shared.config.rules_placement import numa_limit
 from shared.host.cgroup_name import cgroup_name
 from shared.host.machine import meminfo
+from shared.model.cpu_list import parse_cpus
 from shared.model.quantity import NANO, Quantity, QuantityError, parse_quantity
 
 _CGROUPS = "sys/fs/cgroup"

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.config.findings import Findings
+from shared.model.cpu_list import parse_cpus
 from shared.model.quantity import parse_quantity
 from shared.podspec.names import label_value, qualified_name
 
@@ -25,7 +26,6 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAMESPACED = ("kernel.shm", "kernel.msg", "fs.mqueue.", "net.")  # and kernel.sem
-_MAX_CPUS = 200_000  # repetitions included; a longer list is none, and would only cost
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*|([a-z0-9][-_a-z0-9]*)?\*)")
 
 
@@ -140,22 +140,6 @@ def reservations(data: dict[str, Any], findings: Findings) -> tuple[dict[str, st
             if data.get(key):
                 findings.add(key, "cannot be set together with reservedSystemCPUs", "remove one of them")
     return system, kube
-
-
-def parse_cpus(text: str) -> frozenset[int] | None:
-    """Return the CPUs of a list such as `0-3,8`; None when it is none."""
-    cpus: set[int] = set()
-    spent = 0
-    for part in text.strip().split(","):
-        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part, re.ASCII)
-        if match is None or int(match[2] or match[1]) < int(match[1]):
-            return None
-        listed = range(int(match[1]), int(match[2] or match[1]) + 1)
-        spent += len(listed)
-        if spent > _MAX_CPUS:
-            return None
-        cpus.update(listed)
-    return frozenset(cpus)
 
 
 def check_sysctls(data: dict[str, Any], findings: Findings) -> tuple[str, ...]:

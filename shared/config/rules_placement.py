@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.config.findings import WARNING, Findings
-from shared.config.node_settings import parse_cpus
 from shared.config.rules_data import note, pairs, truth
+from shared.model.cpu_list import parse_cpus
 from shared.model.quantity import QuantityError, parse_quantity
 
 _BETA, _ALPHA = "CPUManagerPolicyBetaOptions", "CPUManagerPolicyAlphaOptions"

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.podsync.core.placement.machine_topology import Cpu, CpuSet, MachineTopology, NumaNode
-from shared.config.node_settings import parse_cpus
 from shared.errors import OperatorError
 from shared.host.machine import meminfo
+from shared.model.cpu_list import parse_cpus
 from shared.model.quantity import Quantity
 from shared.podspec.resources import HUGEPAGES
 

@@ -19,7 +19,7 @@ only as this table allows:
     admission  admitted or rejected, and who is preempted   pod
     cgroups    names and values of cgroups                  node
     log_rotation  rotation and removal of log files         nothing
-    pod        state, lifecycle, events, instructions       nothing
+    pod        state, lifecycle, events, instructions       placement
     node       facts and resources of the node              nothing
     eviction   thresholds, pressure, which pod is evicted   nothing
     placement  which CPUs and memory a container gets       nothing

@@ -8,7 +8,7 @@ from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import evaluate
 from shared.config.findings import ConfigurationRefusedError, Findings
 from shared.config.loader import encode_effective, load_effective
-from shared.config.node_settings import node_ips, node_labels, parse_address, parse_cpus
+from shared.config.node_settings import node_ips, node_labels, parse_address
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 MEMBER = "--kubeconfig=/etc/kubernetes/kubelet.conf"
@@ -220,11 +220,3 @@ def test_an_ipv4_address_in_ipv6_form_is_no_second_family() -> None:
     findings = Findings()
     assert node_ips("::ffff:10.0.0.1,10.0.0.2", findings) == (("10.0.0.1", "10.0.0.2"), [])
     assert len(findings.lines) == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "cpus"),
-    [("0", {0}), ("0-2,5", {0, 1, 2, 5}), ("3-3", {3}), ("", None), ("1-", None), ("a", None), ("0,,1", None)],
-)
-def test_lists_of_cpus(text: str, cpus: set[int] | None) -> None:
-    assert parse_cpus(text) == cpus

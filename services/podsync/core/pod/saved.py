@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
+from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
 from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress, Resources
 from shared.model.frozen_copy import replace
 
@@ -71,6 +72,7 @@ class Saved:
     victims: tuple[str, ...] = ()  # UIDs preempted for this pod: it starts once they have stopped
     ending: Mapping[str, str] = field(default_factory=dict)  # why this agent ends the pod: reason, message, disruption
     allocation: Allocation | None = None  # `pod` has these resources; None = no verdict yet
+    placement: PodPlacement = NOT_PLACED  # what containers have of CPUs and NUMA nodes; saved with the verdict
     # By name what a container was given, where that is not its allocation. It matters only while the container runs.
     actuated: Mapping[str, Resources] = field(default_factory=dict)
     pending_resize: PendingResize | None = None

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress
+from services.podsync.core.pod.placement_format import plain_placement, read_placement
 from services.podsync.core.pod.progress import LastWritten
 from services.podsync.core.pod.saved import (
     NOTHING_SAVED,
@@ -77,6 +78,7 @@ def restore(data: dict[str, Any]) -> TrackedPod:
     entries["containers"] = _containers(entries)
     entries["image_backoff"] = _backoffs(ImageBackoff, entries.get("image_backoff", {}))
     entries |= _resources(entries)
+    entries["placement"] = read_placement(entries.get("placement", {}))
     pre_stops = entries.get("pre_stops", {}).items()
     entries["pre_stops"] = {name: at for name, at in pre_stops if isinstance(at, float | int)}
     saved, attempts = _part(Saved, entries), _part(Attempts, entries)
@@ -117,6 +119,7 @@ def _plain(part: Saved | Attempts) -> dict[str, Any]:
         plain["victims"], plain["left_behind"] = list(part.victims), list(part.left_behind)
         for name in ("allocation", "pending_resize", "resize"):
             plain[name] = asdict(plain[name]) if plain[name] is not None else {}
+        plain["placement"] = plain_placement(part.placement)
         of_containers = plain.pop("containers")
         for of_container in _OF_CONTAINERS:
             values = {name: getattr(container, of_container.name) for name, container in of_containers.items()}

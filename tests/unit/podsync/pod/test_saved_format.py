@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import PodState
+from services.podsync.core.placement.pod_placement import NOT_PLACED, ContainerPlacement, MemoryBlock, PodPlacement
 from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress
 from services.podsync.core.pod.saved import Attempts, CrashBackoff, ImageBackoff, Saved, SavedContainer
 from services.podsync.core.pod.saved_format import persisted, restore
@@ -17,6 +18,16 @@ POD = {
     "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
     "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "busybox:1"}]},
 }
+PLACED = PodPlacement(
+    containers={
+        "c": ContainerPlacement(
+            cpus=frozenset({2, 3, 8}),
+            memory=(MemoryBlock(nodes=frozenset({0, 1}), kind="memory", size=1 << 40),),
+            affinity=frozenset({0, 1}),
+        ),
+        "helper": ContainerPlacement(cpus=frozenset({4})),
+    }
+)
 
 
 def full_record() -> TrackedPod:
@@ -28,6 +39,7 @@ def full_record() -> TrackedPod:
         Saved(**samples(Saved())),
         allocation=Allocation(containers={"c": {"limits": {"cpu": "1"}}}, pod={}),
         actuated={"c": {"requests": {"cpu": "1"}}},
+        placement=PLACED,
         pending_resize=PendingResize(
             generation=3, wanted=wanted, decided=True, reason="Deferred", message="no room", since=8.0
         ),
@@ -71,3 +83,35 @@ def test_an_unknown_backoff_begins_again_and_the_pod_is_kept() -> None:
     odd: list[Any] = [None, {}, {"key": "k"}, {"key": "k", "seconds": "soon", "updated": 1.0, "instance": "i"}]
     data["crash_backoff"] |= {f"odd{number}": entry for number, entry in enumerate(odd)}
     assert list(restore(data).saved.containers) == ["c"]
+
+
+def test_the_placement_of_each_container_is_on_disk_in_the_forms_of_the_kernel() -> None:
+    assert persisted(full_record())["placement"] == {
+        "c": {"cpus": "2-3,8", "memory": [{"nodes": [0, 1], "kind": "memory", "size": 1 << 40}], "affinity": [0, 1]},
+        "helper": {"cpus": "4", "memory": [], "affinity": None},
+    }
+
+
+def test_a_record_of_an_earlier_version_has_no_placement() -> None:
+    data = persisted(full_record())
+    del data["placement"]
+    assert restore(data).saved.placement == NOT_PLACED
+
+
+@pytest.mark.parametrize(
+    "placement",
+    [
+        {"c": {"cpus": "0-", "memory": [], "affinity": None}},
+        {"c": {"cpus": "0-99999," * 9 + "1", "memory": [], "affinity": None}},
+        {"c": {"cpus": "1", "memory": [{"nodes": list(range(5000)), "kind": "memory", "size": 1}], "affinity": None}},
+        {"c": {"cpus": "1", "memory": [{}] * 65, "affinity": None}},
+        {"c": {"cpus": "1"}},
+        {"c": None},
+        {str(number): {"cpus": "", "memory": [], "affinity": None} for number in range(501)},
+        [],
+    ],
+)
+def test_a_placement_that_is_not_understood_makes_the_record_unusable(placement: Any) -> None:
+    """The pod is admitted again; with the record in use, another pod could be given CPUs that this one has."""
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        restore(persisted(full_record()) | {"placement": placement})
