@@ -18,7 +18,6 @@ only as this table allows:
     images     image calls, credentials, image access       pod
     admission  admitted or rejected, and who is preempted   pod
     cgroups    names and values of cgroups                  node
-    placement  CPUs and memory of single containers         nothing
     log_rotation  rotation and removal of log files         nothing
     pod        state, lifecycle, events, instructions       placement
     node       facts and resources of the node              nothing

@@ -46,6 +46,28 @@ class MachineTopology:
         cores = len({cpu.core for cpu in self.cpus.values()})
         return len(self.cpus) // cores if cores else 0
 
+    @cached_property
+    def cpu_nodes(self) -> tuple[int, ...]:
+        """The NUMA nodes that have CPUs, by id."""
+        return tuple(sorted({cpu.numa_node for cpu in self.cpus.values()}))
+
+    @cached_property
+    def cores(self) -> Mapping[int, CpuSet]:
+        """The online CPUs of each core, by the core's id."""
+        return {core: frozenset(cpu.id for cpu in self.cpus.values() if cpu.core == core) for core in self._core_ids}
+
+    @cached_property
+    def _core_ids(self) -> frozenset[int]:
+        return frozenset(cpu.core for cpu in self.cpus.values())
+
+    def whole_cores(self, cpus: CpuSet) -> CpuSet:
+        """Return those of the CPUs whose core has no other online CPUs."""
+        return frozenset(cpu for cpu in cpus if self.cores[self.cpus[cpu].core] <= cpus)
+
+    def sockets_of_nodes(self, nodes: frozenset[int]) -> frozenset[int]:
+        """Return the sockets on which these NUMA nodes have CPUs."""
+        return frozenset(cpu.socket for cpu in self.cpus.values() if cpu.numa_node in nodes)
+
     def cpus_of_nodes(self, nodes: frozenset[int]) -> CpuSet:
         """Return the CPUs of these NUMA nodes."""
         return frozenset(cpu.id for cpu in self.cpus.values() if cpu.numa_node in nodes)
