@@ -18,6 +18,7 @@ only as this table allows:
     images     image calls, credentials, image access       pod
     admission  admitted or rejected, and who is preempted   pod
     cgroups    names and values of cgroups                  node
+    checkpoints  the files of the Go kubelet's managers     placement
     log_rotation  rotation and removal of log files         nothing
     pod        state, lifecycle, events, instructions       placement
     node       facts and resources of the node              nothing

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from services.podsync.core.placement.machine_topology import Cpu, MachineTopology, NumaNode
+from shared.model.cpu_list import write_cpus
 
 GIB = 2**30
 _PAGES = {"hugepages-2Mi": 2048, "hugepages-1Gi": 1048576}  # KiB
@@ -68,7 +69,7 @@ class NumaMachine:
         """Write the files of this machine below `root`, and return it."""
         topology, everything = self.topology(), replace(self, offline=frozenset()).topology()
         cpu_directory = root / "sys/devices/system/cpu"
-        put(cpu_directory / "online", as_list(sorted(topology.cpus)))
+        put(cpu_directory / "online", write_cpus(topology.cpus))
         for cpu in everything.cpus.values():
             directory = cpu_directory / f"cpu{cpu.id}"
             if cpu.id:  # the kernel does not switch CPU 0 off
@@ -88,13 +89,13 @@ class NumaMachine:
                 put(directory / f"cache/index{index}/level", str(level))
                 put(directory / f"cache/index{index}/type", kind)
                 put(directory / f"cache/index{index}/id", str(number))
-                put(directory / f"cache/index{index}/shared_cpu_list", as_list(same))
+                put(directory / f"cache/index{index}/shared_cpu_list", write_cpus(same))
         for node in topology.nodes.values():
             directory = root / f"sys/devices/system/node/node{node.id}"
             put(directory / "distance", " ".join(str(one) for one in node.distances.values()))
             lines = (f"Node {node.id} MemTotal:       {node.memory // 1024} kB", f"Node {node.id} MemFree:  1 kB")
             put(directory / "meminfo", "\n".join(lines))
-            put(directory / "cpulist", as_list(sorted(topology.cpus_of_nodes(frozenset({node.id})))))
+            put(directory / "cpulist", write_cpus(topology.cpus_of_nodes(frozenset({node.id}))))
             for name, size in node.huge_pages.items():
                 kib = _PAGES[name]
                 put(directory / f"hugepages/hugepages-{kib}kB/nr_hugepages", str(size // 1024 // kib))
@@ -109,17 +110,6 @@ def put(path: Path, text: str) -> None:
     """Write a line into a file of the tree."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{text}\n")
-
-
-def as_list(cpus: list[int]) -> str:
-    """Return ascending numbers as the kernel writes them, such as 0-3,8."""
-    ranges: list[list[int]] = []
-    for cpu in cpus:
-        if ranges and ranges[-1][1] == cpu - 1:
-            ranges[-1][1] = cpu
-        else:
-            ranges.append([cpu, cpu])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 MACHINES = {

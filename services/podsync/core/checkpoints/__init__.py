@@ -1,0 +1,7 @@
+"""Reads and writes the contents of the Go kubelet's checkpoint files (node.md 4.14), byte for byte, and compares them
+with the configuration and the machine.
+
+`go_types` has Go's types with their JSON and the dump that a checksum covers; `checksums` has what is wrong with a
+file. `cpu_state`, `memory_state`, `device_state` and `dra_state` are one file each; `start_checks` and `takeover` are
+what an agent does with them at its start.
+"""

@@ -1,0 +1,135 @@
+"""Reads and writes `cpu_manager_state`: the shared pool, and the exclusive CPUs of each container.
+
+Kubelets from 1.18 on write the same JSON; the checksum covers a dump with the name of the Go type, which changed twice.
+Newer ones may have an additional string `data` with a checksum of its own, which then counts. What is written here is
+the form that all of them read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.podsync.core.checkpoints.checksums import (
+    CheckpointError,
+    Fault,
+    corrupted,
+    dump_checksum,
+    load_checkpoint,
+)
+from services.podsync.core.checkpoints.embedded_data import embedded_data
+from services.podsync.core.checkpoints.go_types import Field, GoType, GoValueError, MapOf, Number, StructOf, Text
+from services.podsync.core.placement.machine_topology import CpuSet
+from shared.model.cpu_list import parse_cpus, write_cpus
+
+FILE_NAME = "cpu_manager_state"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuState:
+    """Has the content of the file. `containers`: by pod UID and name; `pods`: CPUs of a whole pod, by its UID."""
+
+    policy: str  # none or static
+    shared_pool: CpuSet = frozenset()
+    containers: Mapping[str, Mapping[str, CpuSet]] = field(default_factory=dict)
+    pods: Mapping[str, CpuSet] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _CpusOfPod(GoType):
+    """The Go type keeps a map of numbers, and writes a list into the JSON."""
+
+    def from_json(self, raw: Any, place: str = "") -> Any:
+        cpus = raw.get("cpuSet", "") if isinstance(raw, dict) else None
+        return _parsed(cpus, f"{place}.cpuSet")
+
+    def to_json(self, value: Any) -> Any:
+        return {"cpuSet": write_cpus(value)} if value else {}
+
+    def bare_dump(self, value: Any) -> str:
+        elements = " ".join(f"{cpu}:{{}}" for cpu in sorted(value))
+        return f"{{CPUSet:(cpuset.CPUSet){{elems:(map[int]struct {{}})map[{elements}]}}}}"
+
+
+_ENTRIES = MapOf("map[string]map[string]string", MapOf("map[string]string", Text()))
+_POD_ENTRIES = MapOf("state.PodCPUAssignments", _CpusOfPod("state.PodEntry"))
+
+
+def _struct(name: str, *, pods: bool) -> StructOf:
+    fields = [
+        Field("PolicyName", Text(), "policyName"),
+        Field("DefaultCPUSet", Text(), "defaultCpuSet"),
+        Field("Entries", _ENTRIES, "entries", omit_empty=True, empty_map=True),
+        Field("PodEntries", _POD_ENTRIES, "podEntries", omit_empty=True, empty_map=True),
+        Field("Checksum", Number("checksum.Checksum"), "checksum"),
+    ]
+    return StructOf(f"state.{name}", tuple(one for one in fields if pods or one.key != "podEntries"), "*")
+
+
+_WITHOUT_PODS = _struct("CPUManagerCheckpoint", pods=False)
+_WITH_PODS = _struct("CPUManagerCheckpoint", pods=True)
+_WRITTEN = (  # by some version
+    _WITHOUT_PODS,
+    _WITH_PODS,
+    _struct("CPUManagerCheckpointV2", pods=False),
+    _struct("CPUManagerCheckpointV3", pods=True),
+)
+
+
+def read_cpu_state(content: bytes) -> CpuState:
+    """Return what the file says. Raises CheckpointError."""
+    raw = load_checkpoint(content)
+    inner = embedded_data(raw)
+    try:
+        value = _WITH_PODS.from_json(raw if inner is None else inner)
+    except GoValueError as error:
+        raise CheckpointError(Fault.UNKNOWN_FORM, str(error)) from None
+    checksum = value["checksum"]
+    if inner is None and checksum and checksum not in {_checksum(form, value) for form in _WRITTEN}:
+        raise corrupted()
+    return CpuState(
+        policy=value["policyName"],
+        shared_pool=_cpus(value["defaultCpuSet"], "could not parse default cpu set"),
+        containers={
+            uid: {
+                name: _cpus(text, f'could not parse cpuset for container "{name}" in pod "{uid}"')
+                for name, text in (containers or {}).items()
+            }
+            for uid, containers in (value["entries"] or {}).items()
+        },
+        pods=value["podEntries"] or {},
+    )
+
+
+def write_cpu_state(state: CpuState) -> bytes:
+    """Return the content of the file."""
+    form = _WITH_PODS if state.pods else _WITHOUT_PODS
+    value: dict[str, Any] = {
+        "policyName": state.policy,
+        "defaultCpuSet": write_cpus(state.shared_pool),
+        "entries": {
+            uid: {name: write_cpus(cpus) for name, cpus in containers.items()}
+            for uid, containers in state.containers.items()
+        },
+        "podEntries": state.pods,
+        "checksum": 0,
+    }
+    value["checksum"] = _checksum(form, value)
+    return form.json_text(value).encode()
+
+
+def _checksum(form: StructOf, value: dict[str, Any]) -> int:
+    return dump_checksum(form.dump({**value, "checksum": 0}))
+
+
+def _cpus(text: str, what: str) -> CpuSet:
+    try:
+        return _parsed(text, "")
+    except GoValueError:
+        raise CheckpointError(Fault.UNKNOWN_FORM, f"{what}: {text[:64]!a} is not a list of CPUs") from None
+
+
+def _parsed(text: Any, place: str) -> CpuSet:
+    cpus = frozenset[int]() if text == "" else parse_cpus(text) if isinstance(text, str) else None
+    if cpus is None:
+        raise GoValueError(f"{place} is not a list of CPUs")
+    return cpus

@@ -1,0 +1,172 @@
+"""Reads and writes `memory_manager_state`: the memory of each NUMA node, and the blocks of each container.
+
+Which versions there are: as in `cpu_state`. What is written here is the form that all of them read.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.podsync.core.checkpoints.checksums import (
+    CheckpointError,
+    Fault,
+    corrupted,
+    dump_checksum,
+    load_checkpoint,
+)
+from services.podsync.core.checkpoints.embedded_data import embedded_data
+from services.podsync.core.checkpoints.go_types import Field, GoValueError, MapOf, Number, SliceOf, StructOf, Text
+from services.podsync.core.placement.machine_memory import MachineMemory, MemoryTable, NodeMemory
+from services.podsync.core.placement.pod_placement import MemoryBlock
+
+FILE_NAME = "memory_manager_state"
+
+Blocks = tuple[MemoryBlock, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryState:
+    """Has the content of the file. `containers`: blocks by pod UID and name; `pods`: those of a whole pod."""
+
+    policy: str  # None or Static
+    machine: MachineMemory = field(default_factory=dict)
+    containers: Mapping[str, Mapping[str, Blocks]] = field(default_factory=dict)
+    pods: Mapping[str, Blocks] = field(default_factory=dict)
+
+
+_INTS = SliceOf("[]int", Number("int", "int"))
+_AMOUNTS = (("TotalMemSize", "total"), ("SystemReserved", "systemReserved"), ("Allocatable", "allocatable"))
+_TABLE = StructOf(
+    "state.MemoryTable",
+    tuple(Field(name, Number("uint64"), key) for name, key in (*_AMOUNTS, ("Reserved", "reserved"), ("Free", "free"))),
+    "<*>",
+)
+_NODE = StructOf(
+    "state.NUMANodeState",
+    (
+        Field("NumberOfAssignments", Number("int", "int"), "numberOfAssignments"),
+        Field("MemoryMap", MapOf("map[v1.ResourceName]*state.MemoryTable", _TABLE), "memoryMap"),
+        Field("Cells", _INTS, "cells"),
+    ),
+    "<*>",
+)
+_BLOCK = StructOf(
+    "state.Block",
+    (
+        Field("NUMAAffinity", _INTS, "numaAffinity"),
+        Field("Type", Text("v1.ResourceName"), "type"),
+        Field("Size", Number("uint64"), "size"),
+    ),
+)
+_BLOCKS = SliceOf("[]state.Block", _BLOCK)
+_POD = StructOf("state.PodEntry", (Field("MemoryBlocks", _BLOCKS, "memoryBlocks", omit_empty=True),))
+_NODES = MapOf("state.NUMANodeMap", _NODE, numbered=True)
+_ENTRIES = MapOf("state.ContainerMemoryAssignments", MapOf("map[string][]state.Block", _BLOCKS))
+_POD_ENTRIES = MapOf("state.PodMemoryAssignments", _POD)
+
+
+def _struct(name: str, *, pods: bool) -> StructOf:
+    fields = [
+        Field("PolicyName", Text(), "policyName"),
+        Field("MachineState", _NODES, "machineState", empty_map=True),
+        Field("Entries", _ENTRIES, "entries", omit_empty=True, empty_map=True),
+        Field("PodEntries", _POD_ENTRIES, "podEntries", omit_empty=True, empty_map=True),
+        Field("Checksum", Number("checksum.Checksum"), "checksum"),
+    ]
+    return StructOf(f"state.{name}", tuple(one for one in fields if pods or one.key != "podEntries"), "*")
+
+
+_WITHOUT_PODS = _struct("MemoryManagerCheckpoint", pods=False)
+_WITH_PODS = _struct("MemoryManagerCheckpoint", pods=True)
+_WRITTEN = (  # by some version
+    _WITHOUT_PODS,
+    _WITH_PODS,
+    _struct("MemoryManagerCheckpointV1", pods=False),
+    _struct("MemoryManagerCheckpointV2", pods=True),
+)
+
+
+def read_memory_state(content: bytes) -> MemoryState:
+    """Return what the file says. Raises CheckpointError."""
+    raw = load_checkpoint(content)
+    inner = embedded_data(raw)
+    try:
+        value = _WITH_PODS.from_json(raw if inner is None else inner)
+    except GoValueError as error:
+        raise CheckpointError(Fault.UNKNOWN_FORM, str(error)) from None
+    checksum = value["checksum"]
+    if inner is None and checksum and checksum not in {_checksum(form, value) for form in _WRITTEN}:
+        raise corrupted()
+    return MemoryState(
+        policy=value["policyName"],
+        machine={node: _node(state) for node, state in (value["machineState"] or {}).items() if state is not None},
+        containers={
+            uid: {name: _blocks(blocks) for name, blocks in (containers or {}).items()}
+            for uid, containers in (value["entries"] or {}).items()
+        },
+        pods={uid: _blocks(pod["memoryBlocks"]) for uid, pod in (value["podEntries"] or {}).items()},
+    )
+
+
+def write_memory_state(state: MemoryState) -> bytes:
+    """Return the content of the file."""
+    form = _WITH_PODS if state.pods else _WITHOUT_PODS
+    value: dict[str, Any] = {
+        "policyName": state.policy,
+        "machineState": {number: _written_node(node) for number, node in state.machine.items()},
+        "entries": {
+            uid: {name: _written_blocks(blocks) for name, blocks in containers.items()}
+            for uid, containers in state.containers.items()
+        },
+        "podEntries": {uid: {"memoryBlocks": _written_blocks(blocks)} for uid, blocks in state.pods.items()},
+        "checksum": 0,
+    }
+    value["checksum"] = _checksum(form, value)
+    return form.json_text(value).encode()
+
+
+def _checksum(form: StructOf, value: dict[str, Any]) -> int:
+    return dump_checksum(form.dump({**value, "checksum": 0}))
+
+
+def _node(state: Mapping[str, Any]) -> NodeMemory:
+    return NodeMemory(
+        assignments=state["numberOfAssignments"],
+        tables={
+            kind: MemoryTable(
+                total=table["total"],
+                system_reserved=table["systemReserved"],
+                allocatable=table["allocatable"],
+                reserved=table["reserved"],
+                free=table["free"],
+            )
+            for kind, table in (state["memoryMap"] or {}).items()
+            if table is not None
+        },
+        cells=tuple(state["cells"] or ()),
+    )
+
+
+def _written_node(node: NodeMemory) -> dict[str, Any]:
+    tables = {
+        kind: {
+            "total": table.total,
+            "systemReserved": table.system_reserved,
+            "allocatable": table.allocatable,
+            "reserved": table.reserved,
+            "free": table.free,
+        }
+        for kind, table in node.tables.items()
+    }
+    return {"numberOfAssignments": node.assignments, "memoryMap": tables, "cells": list(node.cells)}
+
+
+def _blocks(blocks: Sequence[Mapping[str, Any]] | None) -> Blocks:
+    return tuple(
+        MemoryBlock(nodes=frozenset(block["numaAffinity"] or ()), kind=block["type"], size=block["size"])
+        for block in blocks or ()
+    )
+
+
+def _written_blocks(blocks: Blocks) -> list[dict[str, Any]]:
+    return [{"numaAffinity": sorted(block.nodes), "type": block.kind, "size": block.size} for block in blocks]
