@@ -1,9 +1,21 @@
 """Has what the topology manager asks its providers for: the NUMA nodes that could serve a request (node.md 4.12)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 NodeSet = frozenset[int]  # ids of NUMA nodes
+
+
+def node_sets(nodes: Iterable[int]) -> list[NodeSet]:
+    """Return all sets of these nodes but the empty one, small ones first."""
+    order = sorted(nodes)
+    return [frozenset(some) for size in range(1, len(order) + 1) for some in combinations(order, size)]
+
+
+def bit_mask(nodes: NodeSet) -> int:
+    """Return the set as the Go kubelet compares it with others of its size: the lower mask is taken first."""
+    return sum(1 << node for node in nodes)
 
 
 @dataclass(frozen=True)

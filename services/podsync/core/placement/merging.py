@@ -10,7 +10,7 @@ the nodes.
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from services.podsync.core.placement.hint import ANY_NODE, Hint, Hints, NodeSet
+from services.podsync.core.placement.hint import ANY_NODE, Hint, Hints, NodeSet, bit_mask
 from services.podsync.core.placement.machine_topology import MachineTopology
 
 DEFAULT_MAX_NODES = 8  # NUMA nodes, without max-allowable-numa-nodes
@@ -89,11 +89,11 @@ def _best_hint(every: NodeSet, resources: Sequence[_ResourceHints], distances: _
     return Hint(min(others, key=lambda nodes: (_misfit(len(nodes), wanted), _extent(nodes, distances))), False)
 
 
-def _extent(nodes: NodeSet, distances: _Distances | None) -> tuple[int, int, list[int]]:
+def _extent(nodes: NodeSet, distances: _Distances | None) -> tuple[int, int, int]:
     """Return what sorts sets of nodes: the smaller first, then the closer where distances are given, then the one with
     the lower bit mask. Sums of distances compare sets of one size as their averages do."""
     far = 0 if distances is None else sum(_distance(distances, one, other) for one in nodes for other in nodes)
-    return len(nodes), far, sorted(nodes, reverse=True)
+    return len(nodes), far, bit_mask(nodes)
 
 
 def _distance(distances: _Distances, one: int, other: int) -> int:
