@@ -4,15 +4,15 @@ Keeps no state: what is free is an argument, and CPUs of init containers that ha
 earlier containers were given.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations
 
 from services.podsync.core.placement.cpu_choice import take_by_topology
 from services.podsync.core.placement.cpu_distribution import take_across_numa
 from services.podsync.core.placement.cpu_requests import exclusive_cpus, pod_exclusive_cpus
-from services.podsync.core.placement.hint import Hint, Hints, NodeSet, PlacementError
+from services.podsync.core.placement.hint import Hint, Hints, NodeSet, PlacementError, node_sets
 from services.podsync.core.placement.machine_topology import CpuSet, MachineTopology
 from services.podsync.core.placement.pod_placement import PodPlacement
 from shared.model.cpu_list import write_cpus
@@ -142,16 +142,21 @@ class CpuPolicy:
         if not self._settings.static or not requested:
             return {}
         every = self._topology.cpu_nodes
-        masks = [frozenset(nodes) for size in range(1, len(every) + 1) for nodes in combinations(every, size)]
-        cpus = {nodes: self._topology.cpus_of_nodes(nodes) for nodes in masks}
-        smallest = min((len(nodes) for nodes in masks if len(cpus[nodes]) >= requested), default=len(every))
+        cpus, usable = self._count_by_node(self._topology.all_cpus), self._count_by_node(available | reusable)
+        bound = self._count_by_node(reusable).keys()
+        sets = node_sets(every)
+        large = (len(nodes) for nodes in sets if sum(cpus[node] for node in nodes) >= requested)
+        smallest = next(large, len(every))
         return {
             "cpu": tuple(
                 Hint(nodes, self._is_preferred(nodes, smallest))
-                for nodes in masks
-                if reusable <= cpus[nodes] and len(reusable) + len(available & cpus[nodes]) >= requested
+                for nodes in sets
+                if bound <= nodes and sum(usable[node] for node in nodes) >= requested
             )
         }
+
+    def _count_by_node(self, cpus: CpuSet) -> Counter[int]:
+        return Counter(self._topology.cpus[cpu].numa_node for cpu in cpus)
 
     def _is_preferred(self, nodes: NodeSet, smallest: int) -> bool:
         """Return whether these are no more NUMA nodes than a request needs on a free machine, or with align-by-socket

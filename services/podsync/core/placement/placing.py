@@ -1,0 +1,142 @@
+"""Places the containers of a whole pod: the topology manager's loop over its providers (node.md 4.12).
+
+Keeps no state: what is free follows from the placements of the other active pods. Nothing is given to a pod of which
+one container cannot be served.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from services.podsync.core.placement.cpu_policy import CpuPolicy, CpuSettings
+from services.podsync.core.placement.hint import Hint, Hints, PlacementError
+from services.podsync.core.placement.machine_topology import CpuSet, MachineTopology
+from services.podsync.core.placement.memory_accounting import MemorySettings
+from services.podsync.core.placement.memory_policy import MemoryPolicy
+from services.podsync.core.placement.merging import (
+    DEFAULT_MAX_NODES,
+    MAX_NODES,
+    NO_AFFINITY,
+    TopologyPolicy,
+    merge,
+    node_limit_error,
+)
+from services.podsync.core.placement.pod_placement import NOT_PLACED, ContainerPlacement, PodPlacement
+from shared.model.objects import Object
+from shared.podspec.resources import main_containers
+
+_UNEXPECTED = "UnexpectedAdmissionError"
+
+
+class TopologyScope(StrEnum):
+    """As in topologyManagerScope: what is aligned together."""
+
+    CONTAINER = "container"
+    POD = "pod"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopologySettings:
+    """Has how the hints of all providers are merged. `prefer_closest` and `max_nodes`: the options
+    prefer-closest-numa-nodes and max-allowable-numa-nodes."""
+
+    policy: TopologyPolicy = TopologyPolicy.NONE
+    scope: TopologyScope = TopologyScope.CONTAINER
+    prefer_closest: bool = False
+    max_nodes: int = DEFAULT_MAX_NODES
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementSettings:
+    """Has the settings of the CPU, the memory and the topology manager."""
+
+    cpu: CpuSettings = field(default_factory=CpuSettings)
+    memory: MemorySettings = field(default_factory=MemorySettings)
+    topology: TopologySettings = field(default_factory=TopologySettings)
+
+
+def node_count_error(topology: MachineTopology, settings: PlacementSettings) -> str:
+    """Return why the machine has too many NUMA nodes for these policies, or "" when it has not. The memory manager's
+    policy Static compares all sets of nodes, whatever the topology manager's policy is."""
+    if settings.memory.static and len(topology.nodes) > MAX_NODES:
+        return f"memoryManagerPolicy Static is unsupported on machines with more than {MAX_NODES} NUMA nodes"
+    return node_limit_error(settings.topology.policy, topology, settings.topology.max_nodes)
+
+
+class TopologyAffinityError(PlacementError):
+    """No set of NUMA nodes serves all resources as the policy demands."""
+
+    def __init__(self) -> None:
+        super().__init__("Resources cannot be allocated with Topology locality", "TopologyAffinityError")
+
+
+class NodePlacer:
+    """Places pods on one machine. `others` are always the placements of the other active pods."""
+
+    def __init__(self, topology: MachineTopology, settings: PlacementSettings) -> None:
+        self._topology = topology
+        self._settings = settings.topology
+        self.static_cpus = settings.cpu.static
+        self.static_memory = settings.memory.static
+        self.cpus = CpuPolicy(topology, settings.cpu)
+        self.memory = MemoryPolicy(topology, settings.memory)
+
+    def shared_pool(self, others: Iterable[PodPlacement]) -> CpuSet:
+        """Return the CPUs of containers without CPUs of their own, beside these pods."""
+        return self.cpus.shared_pool(given.cpus for other in others for given in other.containers.values())
+
+    def place(self, pod: Object, others: Iterable[PodPlacement]) -> PodPlacement:
+        """Return what the pod's init and regular containers get. Raise PlacementError, with the reason and the message
+        of the pod's rejection."""
+        others = tuple(others)
+        free = self.shared_pool(others)
+        own, hint = NOT_PLACED, self._hint_for_pod(pod, free, others)
+        for container in main_containers(pod):
+            chosen = hint or self._merge(
+                self.cpus.hints(pod, container, free, own), self.memory.hints(pod, container, others, own)
+            )
+            try:
+                own = self._give(pod, container, chosen, free, others, own)
+            except PlacementError as error:
+                if error.reason != _UNEXPECTED:
+                    raise
+                raise PlacementError(f"Allocate failed due to {error}, which is unexpected") from error
+        return own
+
+    def _hint_for_pod(self, pod: Object, free: CpuSet, others: tuple[PodPlacement, ...]) -> Hint | None:
+        """Return the hint that is for all containers of the pod; None when each has its own. With policy none no hints
+        are asked for: their number is not bounded then."""
+        if self._settings.policy is TopologyPolicy.NONE:
+            return NO_AFFINITY
+        if self._settings.scope is TopologyScope.CONTAINER:
+            return None
+        return self._merge(self.cpus.pod_hints(pod, free), self.memory.pod_hints(pod, others))
+
+    def _merge(self, *hints: Hints) -> Hint:
+        settings = self._settings
+        best, is_admitted = merge(settings.policy, self._topology, hints, prefer_closest=settings.prefer_closest)
+        if not is_admitted:
+            raise TopologyAffinityError
+        return best
+
+    def _give(
+        self,
+        pod: Object,
+        container: Object,
+        hint: Hint,
+        free: CpuSet,
+        others: tuple[PodPlacement, ...],
+        own: PodPlacement,
+    ) -> PodPlacement:
+        """Return `own` with what the container gets, and without the memory that it takes over of init containers."""
+        cpus = self.cpus.allocate(pod, container, hint.nodes, free, own)
+        memory = self.memory.allocate(pod, container, hint, others, own)
+        if not cpus and not memory:
+            return own
+        given = ContainerPlacement(cpus=cpus, memory=memory.get(container["name"], ()), affinity=hint.nodes)
+        left = {
+            name: replace(own.containers[name], memory=blocks)
+            for name, blocks in memory.items()
+            if name != container["name"]
+        }
+        return PodPlacement(containers={**own.containers, **left, container["name"]: given})
