@@ -137,7 +137,7 @@ async def test_the_go_kubelet_starts_with_our_file_and_its_container_keeps_its_c
     await pinned.start()
 
     def is_rejected(kind: str, pod: Object) -> bool:
-        return pod.get("status", {}).get("phase") == "Failed"
+        return bool(pod.get("status", {}).get("phase") == "Failed")
 
     rejected = pinned.site.watch.pod("no-room", is_rejected, "to be rejected")
     await pinned.site.plane.admin.create(

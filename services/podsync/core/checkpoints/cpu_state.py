@@ -17,7 +17,7 @@ from services.podsync.core.checkpoints.checksums import (
     load_checkpoint,
 )
 from services.podsync.core.checkpoints.embedded_data import embedded_data
-from services.podsync.core.checkpoints.go_types import Field, GoType, GoValueError, MapOf, Number, StructOf, Text
+from services.podsync.core.checkpoints.go_types import Field, GoMap, GoNumber, GoStruct, GoText, GoType, GoValueError
 from services.podsync.core.placement.machine_topology import CpuSet
 from shared.model.cpu_list import parse_cpus, write_cpus
 
@@ -50,19 +50,19 @@ class _CpusOfPod(GoType):
         return f"{{CPUSet:(cpuset.CPUSet){{elems:(map[int]struct {{}})map[{elements}]}}}}"
 
 
-_ENTRIES = MapOf("map[string]map[string]string", MapOf("map[string]string", Text()))
-_POD_ENTRIES = MapOf("state.PodCPUAssignments", _CpusOfPod("state.PodEntry"))
+_ENTRIES = GoMap("map[string]map[string]string", GoMap("map[string]string", GoText()))
+_POD_ENTRIES = GoMap("state.PodCPUAssignments", _CpusOfPod("state.PodEntry"))
 
 
-def _struct(name: str, *, pods: bool) -> StructOf:
+def _struct(name: str, *, pods: bool) -> GoStruct:
     fields = [
-        Field("PolicyName", Text(), "policyName"),
-        Field("DefaultCPUSet", Text(), "defaultCpuSet"),
+        Field("PolicyName", GoText(), "policyName"),
+        Field("DefaultCPUSet", GoText(), "defaultCpuSet"),
         Field("Entries", _ENTRIES, "entries", omit_empty=True, empty_map=True),
         Field("PodEntries", _POD_ENTRIES, "podEntries", omit_empty=True, empty_map=True),
-        Field("Checksum", Number("checksum.Checksum"), "checksum"),
+        Field("Checksum", GoNumber("checksum.Checksum"), "checksum"),
     ]
-    return StructOf(f"state.{name}", tuple(one for one in fields if pods or one.key != "podEntries"), "*")
+    return GoStruct(f"state.{name}", tuple(one for one in fields if pods or one.key != "podEntries"), "*")
 
 
 _WITHOUT_PODS = _struct("CPUManagerCheckpoint", pods=False)
@@ -117,7 +117,7 @@ def write_cpu_state(state: CpuState) -> bytes:
     return form.json_text(value).encode()
 
 
-def _checksum(form: StructOf, value: dict[str, Any]) -> int:
+def _checksum(form: GoStruct, value: dict[str, Any]) -> int:
     return dump_checksum(form.dump({**value, "checksum": 0}))
 
 

@@ -15,15 +15,15 @@ from services.podsync.core.checkpoints.checksums import (
     load_checkpoint,
 )
 from services.podsync.core.checkpoints.go_types import (
-    Bytes,
     Field,
+    GoBytes,
+    GoMap,
+    GoNumber,
+    GoSlice,
+    GoStruct,
+    GoText,
     GoType,
     GoValueError,
-    MapOf,
-    Number,
-    SliceOf,
-    StructOf,
-    Text,
 )
 
 FILE_NAME = "kubelet_internal_checkpoint"
@@ -51,20 +51,20 @@ class DeviceState:
     boot_id: str = ""
 
 
-_IDS = SliceOf("[]string", Text())
-_REGISTERED = MapOf("map[string][]string", _IDS)
+_IDS = GoSlice("[]string", GoText())
+_REGISTERED = GoMap("map[string][]string", _IDS)
 
 
-def _data(ids: GoType) -> StructOf:
+def _data(ids: GoType) -> GoStruct:
     fields = (
-        Field("PodUID", Text(), "PodUID"),
-        Field("ContainerName", Text(), "ContainerName"),
-        Field("ResourceName", Text(), "ResourceName"),
+        Field("PodUID", GoText(), "PodUID"),
+        Field("ContainerName", GoText(), "ContainerName"),
+        Field("ResourceName", GoText(), "ResourceName"),
         Field("DeviceIDs", ids, "DeviceIDs"),
-        Field("AllocResp", Bytes(), "AllocResp"),
+        Field("AllocResp", GoBytes(), "AllocResp"),
     )
-    entries = SliceOf("[]checkpoint.PodDevicesEntry", StructOf("checkpoint.PodDevicesEntry", fields))
-    return StructOf(
+    entries = GoSlice("[]checkpoint.PodDevicesEntry", GoStruct("checkpoint.PodDevicesEntry", fields))
+    return GoStruct(
         "checkpoint.checkpointData",
         (
             Field("PodDeviceEntries", entries, "PodDeviceEntries"),
@@ -73,14 +73,14 @@ def _data(ids: GoType) -> StructOf:
     )
 
 
-_DATA = _data(MapOf("checkpoint.DevicesPerNUMA", _IDS, numbered=True))
+_DATA = _data(GoMap("checkpoint.DevicesPerNUMA", _IDS, numbered=True))
 _DATA_1_19 = _data(_IDS)
-_FILE = StructOf(
+_FILE = GoStruct(
     "checkpoint.Data",
     (
         Field("Data", _DATA, "Data"),
-        Field("Checksum", Number("checksum.Checksum"), "Checksum"),
-        Field("BootID", Text(), "BootID", omit_empty=True),
+        Field("Checksum", GoNumber("checksum.Checksum"), "Checksum"),
+        Field("BootID", GoText(), "BootID", omit_empty=True),
     ),
 )
 
@@ -89,8 +89,8 @@ def read_device_state(content: bytes) -> DeviceState:
     """Return what the file says. Raises CheckpointError."""
     raw = load_checkpoint(content)
     try:
-        checksum = Number("checksum.Checksum", "uint32").from_json(raw.get("Checksum"), "Checksum")
-        boot_id = Text().from_json(raw.get("BootID"), "BootID")
+        checksum = GoNumber("checksum.Checksum", "uint32").from_json(raw.get("Checksum"), "Checksum")
+        boot_id = GoText().from_json(raw.get("BootID"), "BootID")
         value, dump = _read_data(raw.get("Data"))
     except GoValueError as error:
         raise CheckpointError(Fault.UNKNOWN_FORM, str(error)) from None

@@ -8,7 +8,7 @@ from zlib import crc32
 import orjson
 
 from services.podsync.core.checkpoints.checksums import CheckpointError, Fault, corrupted, load_checkpoint
-from services.podsync.core.checkpoints.go_types import Field, GoValueError, MapOf, SliceOf, StructOf, Text
+from services.podsync.core.checkpoints.go_types import Field, GoMap, GoSlice, GoStruct, GoText, GoValueError
 from shared.podspec.go_json import go_json
 
 FILE_NAME = "dra_manager_state"
@@ -37,34 +37,34 @@ class PreparedClaim:
     drivers: Mapping[str, tuple[ClaimDevice, ...] | None] = field(default_factory=dict)
 
 
-_STRINGS = SliceOf("[]string", Text())
-_DEVICE = StructOf(
+_STRINGS = GoSlice("[]string", GoText())
+_DEVICE = GoStruct(
     "state.Device",
     (
-        Field("PoolName", Text(), "PoolName"),
-        Field("DeviceName", Text(), "DeviceName"),
-        Field("ShareID", Text(), "ShareID", omit_empty=True),
+        Field("PoolName", GoText(), "PoolName"),
+        Field("DeviceName", GoText(), "DeviceName"),
+        Field("ShareID", GoText(), "ShareID", omit_empty=True),
         Field("RequestNames", _STRINGS, "RequestNames"),
         Field("CDIDeviceIDs", _STRINGS, "CDIDeviceIDs"),
     ),
 )
-_DRIVER = StructOf("state.DriverState", (Field("Devices", SliceOf("[]state.Device", _DEVICE), "Devices"),))
-_CLAIM = StructOf(
+_DRIVER = GoStruct("state.DriverState", (Field("Devices", GoSlice("[]state.Device", _DEVICE), "Devices"),))
+_CLAIM = GoStruct(
     "state.ClaimInfoState",
     (
-        Field("ClaimUID", Text(), "ClaimUID"),
-        Field("ClaimName", Text(), "ClaimName"),
-        Field("Namespace", Text(), "Namespace"),
-        Field("PodUIDs", MapOf("sets.Set[string]", StructOf("sets.Empty", ())), "PodUIDs"),
-        Field("DriverState", MapOf("map[string]state.DriverState", _DRIVER), "DriverState"),
+        Field("ClaimUID", GoText(), "ClaimUID"),
+        Field("ClaimName", GoText(), "ClaimName"),
+        Field("Namespace", GoText(), "Namespace"),
+        Field("PodUIDs", GoMap("sets.Set[string]", GoStruct("sets.Empty", ())), "PodUIDs"),
+        Field("DriverState", GoMap("map[string]state.DriverState", _DRIVER), "DriverState"),
     ),
 )
-_CONTENT = StructOf(
+_CONTENT = GoStruct(
     "state.CheckpointData",
     (
-        Field("Kind", Text(), "kind"),
-        Field("APIVersion", Text(), "apiVersion"),
-        Field("ClaimInfoStateList", SliceOf("state.ClaimInfoStateList", _CLAIM), "ClaimInfoStateList"),
+        Field("Kind", GoText(), "kind"),
+        Field("APIVersion", GoText(), "apiVersion"),
+        Field("ClaimInfoStateList", GoSlice("state.ClaimInfoStateList", _CLAIM), "ClaimInfoStateList"),
     ),
 )
 

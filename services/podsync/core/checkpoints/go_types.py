@@ -2,7 +2,8 @@
 
 A value is what JSON has: a dict by JSON key for a struct, a dict for a map, a list for a slice, None for nil. The dump
 (node.md 4.14 "Dump grammar") has the type's name before the outermost value and before each field of a struct, and none
-before elements of maps and slices.
+before elements of maps and slices. `shared/model/schema.py` describes JSON alone: it knows neither the names of Go's
+types nor nil, which the dump writes.
 """
 
 import base64
@@ -49,7 +50,7 @@ class GoType:
 
 
 @dataclass(frozen=True)
-class Text(GoType):
+class GoText(GoType):
     """A string."""
 
     name: str = "string"
@@ -67,7 +68,7 @@ class Text(GoType):
 
 
 @dataclass(frozen=True)
-class Number(GoType):
+class GoNumber(GoType):
     """A whole number; `size` is the Go type that limits it."""
 
     size: str = "uint64"
@@ -86,8 +87,8 @@ class Number(GoType):
 
 
 @dataclass(frozen=True)
-class Bytes(GoType):
-    """Bytes, base64 in JSON; None = nil."""
+class GoBytes(GoType):
+    """GoBytes, base64 in JSON; None = nil."""
 
     name: str = "[]uint8"
 
@@ -107,7 +108,7 @@ class Bytes(GoType):
 
 
 @dataclass(frozen=True)
-class MapOf(GoType):
+class GoMap(GoType):
     """A map; keys are strings, or numbers where `numbered`."""
 
     value: GoType
@@ -140,7 +141,7 @@ class MapOf(GoType):
 
 
 @dataclass(frozen=True)
-class SliceOf(GoType):
+class GoSlice(GoType):
     """A slice; None = nil."""
 
     element: GoType
@@ -171,7 +172,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class StructOf(GoType):
+class GoStruct(GoType):
     """A struct. `pointer` "" , "*" (the outermost value), "<*>" (an element that is one: None = nil)."""
 
     fields: tuple[Field, ...]

@@ -15,7 +15,7 @@ from services.podsync.core.checkpoints.checksums import (
     load_checkpoint,
 )
 from services.podsync.core.checkpoints.embedded_data import embedded_data
-from services.podsync.core.checkpoints.go_types import Field, GoValueError, MapOf, Number, SliceOf, StructOf, Text
+from services.podsync.core.checkpoints.go_types import Field, GoMap, GoNumber, GoSlice, GoStruct, GoText, GoValueError
 from services.podsync.core.placement.machine_memory import MachineMemory, MemoryTable, NodeMemory
 from services.podsync.core.placement.pod_placement import MemoryBlock
 
@@ -34,46 +34,51 @@ class MemoryState:
     pods: Mapping[str, Blocks] = field(default_factory=dict)
 
 
-_INTS = SliceOf("[]int", Number("int", "int"))
-_AMOUNTS = (("TotalMemSize", "total"), ("SystemReserved", "systemReserved"), ("Allocatable", "allocatable"))
-_TABLE = StructOf(
+_INTS = GoSlice("[]int", GoNumber("int", "int"))
+_TABLE = GoStruct(
     "state.MemoryTable",
-    tuple(Field(name, Number("uint64"), key) for name, key in (*_AMOUNTS, ("Reserved", "reserved"), ("Free", "free"))),
+    (
+        Field("TotalMemSize", GoNumber("uint64"), "total"),
+        Field("SystemReserved", GoNumber("uint64"), "systemReserved"),
+        Field("Allocatable", GoNumber("uint64"), "allocatable"),
+        Field("Reserved", GoNumber("uint64"), "reserved"),
+        Field("Free", GoNumber("uint64"), "free"),
+    ),
     "<*>",
 )
-_NODE = StructOf(
+_NODE = GoStruct(
     "state.NUMANodeState",
     (
-        Field("NumberOfAssignments", Number("int", "int"), "numberOfAssignments"),
-        Field("MemoryMap", MapOf("map[v1.ResourceName]*state.MemoryTable", _TABLE), "memoryMap"),
+        Field("NumberOfAssignments", GoNumber("int", "int"), "numberOfAssignments"),
+        Field("MemoryMap", GoMap("map[v1.ResourceName]*state.MemoryTable", _TABLE), "memoryMap"),
         Field("Cells", _INTS, "cells"),
     ),
     "<*>",
 )
-_BLOCK = StructOf(
+_BLOCK = GoStruct(
     "state.Block",
     (
         Field("NUMAAffinity", _INTS, "numaAffinity"),
-        Field("Type", Text("v1.ResourceName"), "type"),
-        Field("Size", Number("uint64"), "size"),
+        Field("Type", GoText("v1.ResourceName"), "type"),
+        Field("Size", GoNumber("uint64"), "size"),
     ),
 )
-_BLOCKS = SliceOf("[]state.Block", _BLOCK)
-_POD = StructOf("state.PodEntry", (Field("MemoryBlocks", _BLOCKS, "memoryBlocks", omit_empty=True),))
-_NODES = MapOf("state.NUMANodeMap", _NODE, numbered=True)
-_ENTRIES = MapOf("state.ContainerMemoryAssignments", MapOf("map[string][]state.Block", _BLOCKS))
-_POD_ENTRIES = MapOf("state.PodMemoryAssignments", _POD)
+_BLOCKS = GoSlice("[]state.Block", _BLOCK)
+_POD = GoStruct("state.PodEntry", (Field("MemoryBlocks", _BLOCKS, "memoryBlocks", omit_empty=True),))
+_NODES = GoMap("state.NUMANodeMap", _NODE, numbered=True)
+_ENTRIES = GoMap("state.ContainerMemoryAssignments", GoMap("map[string][]state.Block", _BLOCKS))
+_POD_ENTRIES = GoMap("state.PodMemoryAssignments", _POD)
 
 
-def _struct(name: str, *, pods: bool) -> StructOf:
+def _struct(name: str, *, pods: bool) -> GoStruct:
     fields = [
-        Field("PolicyName", Text(), "policyName"),
+        Field("PolicyName", GoText(), "policyName"),
         Field("MachineState", _NODES, "machineState", empty_map=True),
         Field("Entries", _ENTRIES, "entries", omit_empty=True, empty_map=True),
         Field("PodEntries", _POD_ENTRIES, "podEntries", omit_empty=True, empty_map=True),
-        Field("Checksum", Number("checksum.Checksum"), "checksum"),
+        Field("Checksum", GoNumber("checksum.Checksum"), "checksum"),
     ]
-    return StructOf(f"state.{name}", tuple(one for one in fields if pods or one.key != "podEntries"), "*")
+    return GoStruct(f"state.{name}", tuple(one for one in fields if pods or one.key != "podEntries"), "*")
 
 
 _WITHOUT_PODS = _struct("MemoryManagerCheckpoint", pods=False)
@@ -125,7 +130,7 @@ def write_memory_state(state: MemoryState) -> bytes:
     return form.json_text(value).encode()
 
 
-def _checksum(form: StructOf, value: dict[str, Any]) -> int:
+def _checksum(form: GoStruct, value: dict[str, Any]) -> int:
     return dump_checksum(form.dump({**value, "checksum": 0}))
 
 
