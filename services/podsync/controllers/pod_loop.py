@@ -165,6 +165,7 @@ class PodLoop:
             pod=tracked.saved.pod,
             volumes=tracked.volumes,
             allocation=tracked.saved.allocation,
+            placement=tracked.saved.placement,
             static=tracked.is_static,
             quiet=not tracked.alive and len(tracked.ready_sandboxes) <= 1,
             sandbox_of={c.id: c.sandbox_id for c in tracked.instances},

@@ -55,7 +55,8 @@ class PodPreviews:
 
     async def _facts(self, pod: Object) -> tuple[NodeFacts, str]:
         """Return the node's facts for this pod, and the problem with its RuntimeClass, "" = none."""
-        facts, handler, problem = self._calls.facts_now(), "", ""
+        handler, problem = "", ""
+        facts = replace(self._calls.facts_now(), shared_cpus=self._core.shared_cpus())
         with contextlib.suppress(RuntimeCallError, TimeoutError):
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 await self._calls.cgroups.driver()

@@ -26,6 +26,7 @@ from services.podsync.core.pod.instructions import (
     PullImage,
     RunPodSandbox,
     SavePod,
+    SetContainerCpus,
     StartContainer,
 )
 from shared.files.checkpoint import Checkpoint, RecordLocation
@@ -234,7 +235,8 @@ class PodWorkers:
                         crash_point(f"podsync.{point}.{type(instruction).__name__}")
                 worker.passed.clear()
                 worker.calls += 1
-                worker.request, worker.interrupted = None, False
+                if not isinstance(instruction, SetContainerCpus):
+                    worker.request, worker.interrupted = None, False
                 self._spawn(self._call(worker, instruction), f"{type(instruction).__name__} {uid}")
             case _:
                 log.error("an instruction of type %s is not known", type(instruction).__name__)
@@ -277,9 +279,11 @@ class PodWorkers:
             with self._tracer.span(kind, pod=call.uid):
                 return await self._perform(call)
 
-        request = worker.request = asyncio.ensure_future(perform())
-        if worker.interrupted:
-            request.cancel()  # it was not sent yet
+        request = asyncio.ensure_future(perform())
+        if not isinstance(call, SetContainerCpus):  # it is beside the call that an interruption is about
+            worker.request = request
+            if worker.interrupted:
+                request.cancel()  # it was not sent yet
         if is_armed(f"podsync.calling.{kind}"):
             await asyncio.wait({request}, timeout=0.005)  # so that the request leaves this process before the kill
             crash_point(f"podsync.calling.{kind}")

@@ -13,15 +13,15 @@ only as this table allows:
     story      which events and instructions are shown      pod
     preview    what would become of a pod, for what-if      admission cgroups cri images node
     status     the API status of a pod                      pod sync
-    sync       the next call for a pod                      images pod
-    cri        the CRI messages for a pod                   admission cgroups node pod
+    sync       the next call for a pod                      images pod placement
+    cri        the CRI messages for a pod                   admission cgroups node pod placement
     images     image calls, credentials, image access       pod
-    admission  admitted or rejected, and who is preempted   pod
-    cgroups    names and values of cgroups                  node
+    admission  admitted or rejected, and who is preempted   pod placement
+    cgroups    names and values of cgroups                  node placement
     checkpoints  the files of the Go kubelet's managers     placement
     log_rotation  rotation and removal of log files         nothing
     pod        state, lifecycle, events, instructions       placement
-    node       facts and resources of the node              nothing
+    node       facts and resources of the node              placement
     eviction   thresholds, pressure, which pod is evicted   nothing
     placement  which CPUs and memory a container gets       nothing
 """

@@ -33,10 +33,11 @@ from services.podsync.core.pod.instructions import (
 from services.podsync.core.pod.observed_in_runtime import outdated
 from services.podsync.core.pod.pod_addresses import family_mismatch
 from services.podsync.core.pod.saved_format import not_after, persisted
-from services.podsync.core.pod.step import Step, StepInputs
+from services.podsync.core.pod.step import WAITS_FOR_CPUS, Step, StepInputs
 from services.podsync.core.pod.tracked_pod import NEVER, TERMINAL_PHASES, PodEvent, TrackedPod
 from services.podsync.core.saving import kube_event, save_and_publish, shown_from, with_shown_reasons
 from services.podsync.core.status.pod_status import pod_status, withheld
+from services.podsync.core.sync.cpu_sets import cpus_to_set, occupied_cpus
 from services.podsync.core.sync.pre_stop import note_begun_hooks, with_begun_hooks
 from services.podsync.core.sync.steps import next_step
 from shared.model.frozen_copy import replace
@@ -59,6 +60,7 @@ class Settings:
     facts: MachineFacts = field(default_factory=MachineFacts)
     agent_start: str = ""  # identity of the start of the agent (of its supervisord) that this process belongs to
     dead_instances_kept: int = 1  # of each container of a pod that has not finished
+    cpu_retry_seconds: float = 10.0  # after which a cpuset that could not be set is set again
     joins_cluster: bool = False  # the Node must be known before pods of the API server are admitted
 
 
@@ -70,6 +72,8 @@ class PodSync:
         self._addresses_of: Any = None  # the Node that has `_addresses`
         self._addresses: tuple[str, ...] = ()
         self.node_state = NodeState(settings.started_at, settings.facts, checkpoint or {}, settings.agent_start)
+        self.node_state.cpu_retry_seconds = settings.cpu_retry_seconds
+        self._shared_cpus = ""  # for which the cpusets of all pods were decided
         self.node_state.admissions.node_known = not settings.joins_cluster
 
     @property
@@ -93,6 +97,10 @@ class PodSync:
     def active_pods(self) -> list[Object]:
         """Return the pods whose requests count; a terminating pod counts as long as its containers run."""
         return [tracked.saved.pod for tracked in self.node_state.admissions.active()]
+
+    def shared_cpus(self) -> str:
+        """Return the cpuset of containers without CPUs of their own, such as 0-3,8; "" = all CPUs."""
+        return self.node_state.admissions.shared_cpus()
 
     def runtime_handlers(self) -> tuple[RuntimeHandler, ...] | None:
         """Return the runtime's handlers, None = it has not reported them."""
@@ -119,6 +127,10 @@ class PodSync:
         for uid in touched:
             if uid in self.tracked:
                 out += self._advance_alone(uid, event.cause, now)
+        waiting = self.node_state.pods.at_work() if self._static_cpus else []
+        for uid in [tracked.uid for tracked in waiting if tracked.waits_for == WAITS_FOR_CPUS]:
+            out += self._advance_alone(uid, event.cause, now)
+        out += self._follow_shared_cpus(now)
         if isinstance(event, TimePassed):
             out += self._next_wake(now)
         if retry_at := self.node_state.resizes.retry_at:
@@ -129,6 +141,34 @@ class PodSync:
         """Request the next moment to wake at: the one timer was set for the earliest moment, which is over."""
         left = [r.wake_at for r in self.node_state.pods.at_work() if now < r.wake_at < NEVER]
         return [WakeAt(cause="others wait longer", when=min(left))] if left else []
+
+    def _follow_shared_cpus(self, now: float) -> list[Instruction]:
+        """Give all containers their cpusets where the shared CPUs have changed."""
+        shared = self.shared_cpus()
+        if shared == self._shared_cpus:
+            return []
+        self._shared_cpus = shared
+        pods = self.node_state.pods.at_work()
+        return [out for tracked in pods for out in self._set_cpus(tracked.uid, "the shared CPUs changed", now)]
+
+    def _set_cpus(self, uid: str, cause: str, now: float) -> list[Instruction]:
+        """Give the containers of a pod their cpusets, where they have others."""
+        if not self._static_cpus or (tracked := self.tracked.get(uid)) is None:
+            return []
+        changes = cpus_to_set(tracked, self.shared_cpus(), now)
+        out: list[Instruction] = [replace(call, cause=cause) for call in changes.calls]
+        tracked = changes.tracked
+        if changes.retry_at:
+            tracked = replace(tracked, wake_at=min(tracked.wake_at, changes.retry_at))
+            out.append(WakeAt(cause="a cpuset could not be set", when=changes.retry_at))
+        if tracked is not self.tracked[uid]:
+            self.node_state.pods.put(tracked)
+        return out
+
+    @property
+    def _static_cpus(self) -> bool:
+        placer = self.settings.facts.placer
+        return placer is not None and placer.static_cpus
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
         """Return what the checkpoint has of every pod, by UID, as the constructor takes it."""
@@ -201,6 +241,7 @@ class PodSync:
         if until is not None and until > now:
             step.wake_earlier(until)
         out += self._perform(tracked, step, events, cause, now)
+        out += self._set_cpus(tracked.uid, cause, now)
         return out + self._advance_others(self.tracked[tracked.uid], had_stopped=had_stopped, now=now)
 
     def _take_in(self, tracked: TrackedPod, until: float | None, now: float) -> tuple[TrackedPod, list[PodEvent]]:
@@ -306,7 +347,15 @@ class PodSync:
             victims_until=victims_until,
             node_ips=self.node_ips,
             skew=self.node_state.skew,
+            static_cpus=self._static_cpus,
+            shared_cpus=self.shared_cpus(),
+            occupied_cpus=self._occupied_cpus(tracked),
         )
+
+    def _occupied_cpus(self, tracked: TrackedPod) -> frozenset[int] | None:
+        if not self._static_cpus:
+            return frozenset()
+        return occupied_cpus(tracked, self.node_state.pods.at_work, self.shared_cpus())
 
     def _with_victims(self, tracked: TrackedPod, now: float) -> tuple[TrackedPod, float]:
         """Return the pod without victims whose grace is over, and the moment until which to wait for the pods

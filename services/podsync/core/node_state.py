@@ -35,7 +35,7 @@ from services.podsync.core.pod.events import (
     VolumesFreshness,
 )
 from services.podsync.core.pod.gated_fields import without_gated_fields
-from services.podsync.core.pod.instructions import FetchNode
+from services.podsync.core.pod.instructions import FetchNode, SetContainerCpus
 from services.podsync.core.pod.listed_by_source import as_listed, from_desired, from_runtime, is_listed_otherwise
 from services.podsync.core.pod.observed_in_runtime import outdated
 from services.podsync.core.pod.progress import InstanceFacts, without_retry_delay
@@ -77,6 +77,7 @@ class NodeState:
         self.admissions = Admissions(self.pods, self.desired, facts, agent_start)
         self.resizes = Resizes(self.pods, self.admissions)
         self._runtime: RuntimeChanged | None = None  # the last one received
+        self.cpu_retry_seconds = 10.0  # after which a cpuset that could not be set is set again
         self.skew = 0.0  # seconds of the wall clock ahead of the steady one
         self.runtime_listed = False
         self.volumes_known = False
@@ -352,6 +353,9 @@ class NodeState:
 
     def _on_outcome(self, event: CallDone | CallFailed, now: float) -> list[str]:
         tracked, uid = self.tracked.get(event.uid), event.uid
+        if tracked is not None and isinstance(event.call, SetContainerCpus):
+            self.pods.put(outcomes.cpus_set(tracked, event, event.call, now + self.cpu_retry_seconds))
+            return [uid]
         if tracked is None or tracked.call != event.call:
             return []
         if isinstance(event, CallFailed):

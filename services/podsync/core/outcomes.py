@@ -37,9 +37,11 @@ from services.podsync.core.pod.instructions import (
     ResizePod,
     RunPodSandbox,
     RunPostStartHook,
+    SetContainerCpus,
     StartContainer,
 )
 from services.podsync.core.pod.observed_in_runtime import outdated
+from services.podsync.core.pod.progress import InstanceFacts
 from services.podsync.core.pod.retry import after_failure, after_look, start_later
 from services.podsync.core.pod.saved import with_container, with_containers, without
 from services.podsync.core.pod.tracked_pod import TrackedPod
@@ -188,6 +190,16 @@ def _with_warnings(tracked: TrackedPod, event: CallDone | CallFailed) -> Tracked
     return tracked
 
 
+def cpus_set(tracked: TrackedPod, event: CallDone | CallFailed, call: SetContainerCpus, retry_at: float) -> TrackedPod:
+    """Return the pod after a container got a cpuset, or after that failed; its other call goes on."""
+    facts = replace(tracked.instance_facts.get(call.container_id, InstanceFacts()), cpus_requested="")
+    if isinstance(event, CallDone):
+        facts = replace(facts, cpus=call.cpus, cpus_retry_at=0.0)
+    else:
+        facts = replace(facts, cpus_retry_at=retry_at)
+    return replace(tracked, instance_facts={**tracked.instance_facts, call.container_id: facts})
+
+
 def _created(tracked: TrackedPod, call: CreateContainer, made: ContainerCreated, at: float) -> TrackedPod:
     """Add the new container without a list of the runtime: its start follows at once, and lists the pod."""
     tracked = tracked.with_progress(replace(tracked.progress(call.container), image=None), call.container)
@@ -196,6 +208,9 @@ def _created(tracked: TrackedPod, call: CreateContainer, made: ContainerCreated,
         return replace(tracked, observed=outdated(tracked.observed))  # the pod has no such container any more
     if any(c.id == made.container_id for c in tracked.instances):
         return tracked  # pleg has reported the container already
+    if made.cpus:
+        facts = {**tracked.instance_facts, made.container_id: InstanceFacts(cpus=made.cpus)}
+        tracked = replace(tracked, instance_facts=facts)
     created = Container(
         id=made.container_id,
         name=call.container,

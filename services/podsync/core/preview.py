@@ -79,8 +79,10 @@ def image_names(pod: Object) -> tuple[str, ...]:
 
 def preview(inputs: PreviewInputs) -> PodPreview:
     """Return the answer for this pod."""
-    pod, facts, verdict = inputs.pod, inputs.facts, inputs.verdict
+    pod, verdict = inputs.pod, inputs.verdict
     decided = verdict or Verdict()
+    facts = replace(inputs.facts, placement=decided.placement)
+    inputs = replace(inputs, facts=facts)
     values = pod_cgroup_values(pod, facts)
     files = []
     if facts.cgroups_per_qos:

@@ -32,6 +32,7 @@ from services.podsync.core.pod.instructions import (
     PublishStatus,
     RecordEvent,
     RunPostStartHook,
+    SetContainerCpus,
 )
 from shared.model.objects import Object, name, namespace
 from shared.model.probes import ProbeResult
@@ -40,7 +41,7 @@ from shared.story.lines import Kind, Line
 
 NANOSECONDS = 1e9
 MAX_TEXT_CHARACTERS = 2000  # of an error or message
-_QUIET = (LookAtPod, InspectImage, PreparePod)  # written only when they fail
+_QUIET = (LookAtPod, InspectImage, PreparePod, SetContainerCpus)  # written only when they fail
 _OVER = ("finished", "terminated")
 
 

@@ -130,6 +130,10 @@ class Performer:
         """The same: the runtime has not reported any."""
         return None
 
+    def shared_cpus(self) -> str:
+        """The same: every container runs on all CPUs."""
+        return ""
+
     def view(self) -> PodView:
         """The pod as the service would show it to the calls."""
         return PodView(

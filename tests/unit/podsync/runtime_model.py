@@ -29,6 +29,7 @@ from services.podsync.core.pod.instructions import (
     ResizePod,
     RunPodSandbox,
     RunPostStartHook,
+    SetContainerCpus,
     StartContainer,
 )
 from shared.cri.interface import ImageStatus
@@ -120,7 +121,12 @@ class RuntimeModel:
                 )
                 self.sandboxes.setdefault(uid, []).append(sandbox)
             case CreateContainer():
-                return replace(done, result=call_results.ContainerCreated(container_id=self._create(call)))
+                made = self._create(call)
+                cpus = self.resources[made].get("cpuset_cpus", "")
+                return replace(done, result=call_results.ContainerCreated(container_id=made, cpus=cpus))
+            case SetContainerCpus(container_id=container_id, cpus=cpus):
+                self.resources[container_id] = {**self.resources[container_id], "cpuset_cpus": cpus}
+                return done
             case StartContainer(container_id=container_id):
                 self._change(uid, container_id, ContainerState.RUNNING)
             case RunPostStartHook(container_id=container_id):
@@ -193,7 +199,9 @@ class RuntimeModel:
             image="busybox:1",
         )
         mine.append(created)
-        self.resources[created.id] = container_resources(self.core.tracked[call.uid].saved.pod, found[1], NODE)
+        saved = self.core.tracked[call.uid].saved
+        facts = replace(NODE, placement=saved.placement, shared_cpus=self.core.shared_cpus())
+        self.resources[created.id] = container_resources(saved.pod, found[1], facts)
         self.made.append((call.uid, call.container, call.attempt))
         return created.id
 

@@ -47,7 +47,7 @@ async def prepare_pod(
         )
     except OSError as error:
         raise CallPartError(DIRECTORIES_FAILED, error) from error
-    made = await cgroups.prepare(view.pod, operations.node.active_pods, runs=call.runs)
+    made = await cgroups.prepare(view.pod, operations.node.active_pods, runs=call.runs, placement=view.placement)
     if operations.facts.cgroup_driver != cgroups.facts.cgroup_driver:  # the runtime's driver wins
         operations.facts = replace(operations.facts, cgroup_driver=cgroups.facts.cgroup_driver)
     if not made:
@@ -151,8 +151,9 @@ async def _create(
     except BaseException:
         await operations.subpaths.release(view.uid, spec)  # there will be no start to release them after
         raise
+    cpus = str(config["linux"]["resources"].get("cpuset_cpus", ""))
     log_path = f"{sandbox['log_directory']}/{config['log_path']}"
-    return replace(done, result=ContainerCreated(container_id=container_id, log_path=log_path))
+    return replace(done, result=ContainerCreated(container_id=container_id, log_path=log_path, cpus=cpus))
 
 
 async def _subpaths(

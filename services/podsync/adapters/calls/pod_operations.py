@@ -5,7 +5,7 @@ Decides nothing; `building`, `image_calls`, `hooks` and `stopping` carry out the
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from bus.messages.event import KubeEvent
@@ -28,6 +28,7 @@ from services.podsync.core.cri.sandbox_config import sandbox_config
 from services.podsync.core.cri.security_context import refuse_user_namespace
 from services.podsync.core.cri.user_namespaces import Mappings, needs_user_namespace
 from services.podsync.core.node.node_facts import NodeFacts
+from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
 from services.podsync.core.pod.allocation import Allocation
 from shared.cri.interface import Message, Runtime, RuntimeCallError
 from shared.model.objects import Object
@@ -51,6 +52,7 @@ class PodView:
     pod: Object
     volumes: MountedVolumes | None
     allocation: Allocation | None = None  # from the record; None = what the spec lists
+    placement: PodPlacement = NOT_PLACED  # from the record
     static: bool = True  # from any source but the API
     quiet: bool = False  # nothing of the pod is known to run, so a call that starts one thing changes nothing else
     sandbox_of: Mapping[str, str] = field(default_factory=dict)  # container id -> id of its sandbox
@@ -76,6 +78,7 @@ class NodeReads(Protocol):
     def is_to_run(self, uid: str) -> bool: ...
     def active_pods(self) -> list[Object]: ...
     def runtime_handlers(self) -> tuple[RuntimeHandler, ...] | None: ...
+    def shared_cpus(self) -> str: ...
 
 
 # Entered while an image is pulled: the pod, the name of its container ("" = for a volume), the image.
@@ -135,10 +138,14 @@ class PodOperations:
         for message in resolv_conf_warnings(self.facts_now(), self.resolv_conf):
             self.record_node_event("CheckLimitsForResolvConf", message)
 
+    def facts_with_placement(self, view: PodView) -> NodeFacts:
+        """Return the node's facts with the CPUs and NUMA nodes of the pod, and the CPUs that are shared now."""
+        return replace(self.facts_now(), placement=view.placement, shared_cpus=self.node.shared_cpus())
+
     async def facts_of(self, view: PodView) -> NodeFacts:
-        """Return the node's facts with what the runtime handler of the pod can do. Raises SandboxConfigError,
-        PodEndsError."""
-        facts = self.facts_now()
+        """Return the node's facts with what the pod was given, and with what its runtime handler can do. Raises
+        SandboxConfigError, PodEndsError."""
+        facts = self.facts_with_placement(view)
         if not needs_handler_features(view.pod):
             return facts
         return for_handler(facts, self.node.runtime_handlers(), await self.runtime_handler(view))

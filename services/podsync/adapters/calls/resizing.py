@@ -20,7 +20,7 @@ from shared.process.crash import crash_point
 async def resize_pod(operations: PodOperations, cgroups: PodCgroups, call: ResizePod, view: PodView) -> None:
     """Write the new resources of the pod. Raises MemoryInUseError before the first write; OSError, RuntimeCallError."""
     await cgroups.driver()
-    facts = operations.facts_now()
+    facts = operations.facts_with_placement(view)
     current = await cgroups.values_of(view.pod)
     decreases = memory_decreases(view.pod, call.containers, current, facts)
     usages = [await cgroups.memory_usage(view.pod, decrease.container_id) for decrease in decreases]

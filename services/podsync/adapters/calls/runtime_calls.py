@@ -58,6 +58,7 @@ from services.podsync.core.pod.instructions import (
     ResizePod,
     RunPodSandbox,
     RunPostStartHook,
+    SetContainerCpus,
     StartContainer,
 )
 from shared.config.effective import EffectiveConfig
@@ -137,7 +138,7 @@ class RuntimeCalls(PodOperations):
                 namesakes = tuple([await self.look(uid) for uid in sorted(others)])
                 listed = PodListed(pod=seen, cgroup_missing=missing, namesakes=namesakes)
                 if call.resources and view.pod:
-                    resources = await self.cgroups.resources_of(view.pod, view.resources)
+                    resources = await self.cgroups.resources_of(view.pod, view.resources, view.placement)
                     listed = replace(listed, resources=resources)
                 return replace(done, result=listed)
             case FetchNode():
@@ -163,8 +164,11 @@ class RuntimeCalls(PodOperations):
             case ResizePod():
                 with waiting_for("the resize"):
                     await resizing.resize_pod(self, self.cgroups, call, view)
-                resources = await self.cgroups.resources_of(view.pod, view.resources)
+                resources = await self.cgroups.resources_of(view.pod, view.resources, view.placement)
                 return replace(done, result=PodResized(resources=resources))
+            case SetContainerCpus(container_id=container_id, cpus=cpus):
+                await self.runtime.update_container_resources(container_id, {"cpuset_cpus": cpus})
+                return done
             case ReleasePod():
                 await self.cgroups.release(view.uid, view.pod)
                 await asyncio.to_thread(self.user_namespaces.release, call.uid)

@@ -25,6 +25,7 @@ from services.podsync.core.cgroups.pod_cgroup import (
 )
 from services.podsync.core.cgroups.pod_resources import actual_resources
 from services.podsync.core.node.node_facts import NodeFacts
+from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
 from shared.cri.interface import Runtime
 from shared.host import cgroup_layout
 from shared.host.cgroup_layout import Hierarchies
@@ -94,7 +95,14 @@ class PodCgroups:
             return False
         return cgroup_layout.is_missing(self.hierarchies, pod_cgroup_name(pod, self.facts))
 
-    async def prepare(self, pod: Object, active_pods: Callable[[], Iterable[Object]], *, runs: bool = False) -> bool:
+    async def prepare(
+        self,
+        pod: Object,
+        active_pods: Callable[[], Iterable[Object]],
+        *,
+        runs: bool = False,
+        placement: PodPlacement = NOT_PLACED,
+    ) -> bool:
         """Make the pod's cgroup where it is missing, after that of its QoS class; `facts` has the driver from then on.
         Return False where it is missing and was not made, because the pod `runs`. Raises OSError, RuntimeCallError."""
         if not self.facts.cgroups_per_qos:
@@ -107,7 +115,9 @@ class PodCgroups:
         except OSError as error:
             log.warning("QoS cgroups keep their values: %s", error)
         with self._timed("create"):
-            await driver.ensure(pod_cgroup_name(pod, self.facts), pod_cgroup_values(pod, self.facts))
+            await driver.ensure(
+                pod_cgroup_name(pod, self.facts), pod_cgroup_values(pod, replace(self.facts, placement=placement))
+            )
         return True
 
     async def values_of(self, pod: Object) -> CgroupValues | None:
@@ -120,7 +130,9 @@ class PodCgroups:
         except ValueError as error:
             raise OSError(f"cannot read the values of the pod's cgroup: {error}") from error
 
-    async def resources_of(self, pod: Object, shown: Mapping[str, Any]) -> dict[str, Any] | None:
+    async def resources_of(
+        self, pod: Object, shown: Mapping[str, Any], placement: PodPlacement = NOT_PLACED
+    ) -> dict[str, Any] | None:
         """Return the resources of the pod as its cgroup has them, see `actual_resources`; None = it cannot be read.
         Raises RuntimeCallError."""
         if not self.facts.cgroups_per_qos:
@@ -130,7 +142,11 @@ class PodCgroups:
             values = await self.values_of(pod)
         except OSError:
             return None
-        return actual_resources(pod, values, self.facts, shown) if values is not None else None
+        return (
+            actual_resources(pod, values, replace(self.facts, placement=placement), shown)
+            if values is not None
+            else None
+        )
 
     async def memory_usage(self, pod: Object, container_id: str) -> int | None:
         """Return the bytes in use in the pod's cgroup, or in the container's ("" = the pod's); None = not known."""

@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.counted import counted_requests, taken_by_pods
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
+from services.podsync.core.admission.placed import NONE_PLACED, Placed, placed_of
 from services.podsync.core.admission.taken import Taken, TakenSums
 from services.podsync.core.admission.verdict import Verdict, admit
+from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.listed_by_source import from_desired
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.pod.tracked_pods import TrackedPods
+from shared.model.cpu_list import write_cpus
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object, full_name
 from shared.model.objects import uid as uid_of
@@ -30,6 +33,7 @@ class ActivePods:
         self._pods = pods
         self._active: dict[str, TrackedPod] = {}
         self._sums = TakenSums()
+        self._placements: Mapping[str, PodPlacement] = {}
 
     def by_uid(self) -> dict[str, TrackedPod]:
         """Return these pods as they are now, by UID; the caller must not change them."""
@@ -41,15 +45,27 @@ class ActivePods:
         self._follow()
         return self._sums.taken()
 
+    def placements(self) -> Mapping[str, PodPlacement]:
+        """Return the placements of those that have one, by UID: the same object until one changes."""
+        self._follow()
+        return self._placements
+
     def _follow(self) -> None:
         for uid in self._pods.take_changed():
             tracked = self._pods.by_uid.get(uid)
             if tracked is not None and _is_active(tracked):
                 self._active[uid] = tracked
                 self._sums.put(tracked.saved.pod, counted_requests(tracked))
+                self._note_placement(uid, tracked.saved.placement)
             elif uid in self._active:
                 del self._active[uid]
                 self._sums.remove(uid)
+                self._note_placement(uid, NOT_PLACED)
+
+    def _note_placement(self, uid: str, placement: PodPlacement) -> None:
+        if self._placements.get(uid, NOT_PLACED) != placement:
+            others = {other: given for other, given in self._placements.items() if other != uid}
+            self._placements = others if placement == NOT_PLACED else {**others, uid: placement}
 
 
 def _is_active(tracked: TrackedPod) -> bool:
@@ -75,6 +91,7 @@ class Admissions:
         self._doubted = False  # whether a verdict waits for the sources to list pods of the checkpoint
         self.pressures: tuple[str, ...] = ()
         self.supplemental_groups_policy = False
+        self._pool: tuple[Mapping[str, PodPlacement], str] | None = None  # placements, and the shared CPUs beside them
         self._errors: dict[str, Exception] = {}  # UID -> exception of the decision, which is a bug
 
     def on_listed(self, uid: str, now: float, *, first: bool) -> list[str]:
@@ -128,7 +145,7 @@ class Admissions:
         pod, phase, view = tracked.saved.pod, str(tracked.api_status.get("phase") or ""), self.view(node)
         others = [] if self._all_listed() else self._counting(self.active(), is_static=tracked.is_static)
         taken = self.taken() if self._all_listed() else taken_by_pods(others)
-        verdict = admit(pod, phase, view, taken)
+        verdict = admit(pod, phase, view, taken, self._placed())
         if self._depends_on_unlisted(verdict, pod, phase, view, others):
             self._doubted = True
             return []  # the verdict depends on pods of the checkpoint that the sources may not list any more
@@ -144,8 +161,9 @@ class Admissions:
             decided_by=self._agent_start,
             rejected=verdict.reason,
             rejected_message=verdict.message,
-            victims=verdict.victims,
+            victims=(*verdict.victims, *verdict.awaited),
             allocation=verdict.allocation,
+            placement=verdict.placement,
         )
         tracked = replace(tracked, saved=saved, asks_for_node=False)
         if verdict.reason:
@@ -170,7 +188,7 @@ class Admissions:
         if not self.runtime_known or not (static or self.node_known):
             return None
         view, others = self.view(self.node), self._counting(self.others(pod, source), is_static=static)
-        verdict = admit(pod, "", view, taken_by_pods(others))
+        verdict = admit(pod, "", view, taken_by_pods(others), self._placed(pod, source))
         if self._depends_on_unlisted(verdict, pod, "", view, others) or (verdict.reason and not self.node_known):
             return None
         return verdict
@@ -197,7 +215,28 @@ class Admissions:
         yet."""
         listed = [other for other in others if other.uid in self._desired]
         hindered = (verdict.reason or verdict.victims) and len(listed) < len(others)
-        return bool(hindered) and verdict != admit(pod, phase, view, taken_by_pods(listed))
+        placed = placed_of(listed, self._desired) if self.facts.placer is not None else NONE_PLACED
+        return bool(hindered) and verdict != admit(pod, phase, view, taken_by_pods(listed), placed)
+
+    def shared_cpus(self) -> str:
+        """Return the CPUs of containers without CPUs of their own, such as 0-3,8; "" = all, with policy none."""
+        if self.facts.placer is None or not self.facts.placer.static_cpus:
+            return ""
+        placements = self._active.placements()
+        if self._pool is None or self._pool[0] is not placements:
+            self._pool = placements, write_cpus(self.facts.placer.shared_pool(placements.values()))
+        return self._pool[1]
+
+    def _placed(self, pod: Object | None = None, source: str = "") -> Placed:
+        """Return the placements of the pods whose containers may run, whether or not a source lists them; of those
+        beside `pod`, if this source would list it now."""
+        if self.facts.placer is None:
+            return NONE_PLACED
+        every = list(self._active.by_uid().values())
+        if pod is not None:
+            replaced, own = full_name(pod), uid_of(pod)
+            every = [t for t in every if t.uid != own and (t.full_name != replaced or t.saved.source != source)]
+        return placed_of(every, self._desired)
 
     def active(self) -> list[TrackedPod]:
         """Return the pods that count for admission, preemption and QoS cgroups (pods.md 3.1): admitted, not known to

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from services.podsync.core.placement.placing import NodePlacer
 from shared.model.objects import Object
 from shared.podspec.resources import is_extended
 
@@ -24,6 +25,7 @@ class MachineFacts:
     limited_swap: bool = False  # containers of Burstable pods get swap in proportion to their memory request
     declares_features: bool = True  # gate NodeDeclaredFeatures
     gates_off: frozenset[str] = frozenset()  # of `gated_fields.POD_GATES`
+    placer: NodePlacer | None = None  # None = every container runs on all CPUs and NUMA nodes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from services.podsync.core.admission.node_view import NodeView
 from services.podsync.core.admission.predicates import in_unit
 from services.podsync.core.admission.taken import Taken
 from services.podsync.core.admission.verdict import admit
+from services.podsync.core.placement.pod_placement import PodPlacement
 from services.podsync.core.pod.allocation import DEFERRED, INFEASIBLE, same_amounts
 from services.podsync.core.pod.gated_fields import POD_LEVEL_RESIZE, RESIZE_INIT_CONTAINERS
 from shared.model.objects import Object
@@ -24,6 +25,8 @@ from shared.podspec.resources import (
 )
 
 SWAP = "In-place resize of containers with swap is not supported."
+STATIC_CPUS = 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"'
+STATIC_MEMORY = 'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"'
 POD_LEVEL = f"{POD_LEVEL_RESIZE} is disabled"
 INIT_CONTAINERS = f"{RESIZE_INIT_CONTAINERS} is disabled"
 _COUNTED = ("memory", "cpu")
@@ -40,12 +43,15 @@ class ResizeVerdict:
     lacking: str = ""  # the first resource for which they are preempted
 
 
-def decide_resize(wanted: Object, allocated: Object, phase: str, view: NodeView, taken: Taken) -> ResizeVerdict:
+def decide_resize(
+    wanted: Object, allocated: Object, phase: str, view: NodeView, taken: Taken, placement: PodPlacement
+) -> ResizeVerdict:
     """Decide a resize. `wanted` and `allocated`: the pod with the resources it lists and with those it has; `phase`:
-    the pod's phase in the API server; `taken`: what the pods of the node take, this one with `allocated` among them."""
+    the pod's phase in the API server; `taken`: what the pods of the node take, this one with `allocated` among them;
+    `placement`: the pod's, which no resize changes."""
     if message := _infeasible(wanted, allocated, view):
         return ResizeVerdict(reason=INFEASIBLE, message=message)
-    verdict = admit(wanted, phase, view, taken.without(allocated))
+    verdict = admit(wanted, phase, view, taken.without(allocated), placement=placement)
     if verdict.reason:
         return ResizeVerdict(reason=DEFERRED, message=verdict.message)
     return ResizeVerdict(victims=verdict.victims, lacking=verdict.lacking)
@@ -64,6 +70,8 @@ def _infeasible(wanted: Object, allocated: Object, view: NodeView) -> str:
     """Return why the node will never allocate it, "" = it may."""
     if view.facts.limited_swap and _resizes_swap(wanted, allocated):
         return SWAP
+    if message := _of_placement(wanted, allocated, view):
+        return message
     if POD_LEVEL_RESIZE in view.facts.gates_off and any(
         pod_level(wanted, kind) != pod_level(allocated, kind) for kind in ("requests", "limits")
     ):
@@ -76,6 +84,28 @@ def _infeasible(wanted: Object, allocated: Object, view: NodeView) -> str:
             requested, capacity = in_unit(name, requests[name]), in_unit(name, allocatable[name])
             return f"Node didn't have enough capacity: {name}, requested: {requested}, capacity: {capacity}"
     return ""
+
+
+def _of_placement(wanted: Object, allocated: Object, view: NodeView) -> str:
+    """Return why a static policy permits no resize, "" = it does: a Guaranteed pod keeps the CPU and memory with which
+    it was placed."""
+    placer = view.facts.placer
+    if placer is None or qos_class(allocated) is not QosClass.GUARANTEED:
+        return ""
+    if placer.static_cpus and _changes(wanted, allocated, "cpu"):
+        return STATIC_CPUS
+    return STATIC_MEMORY if placer.static_memory and _changes(wanted, allocated, "memory") else ""
+
+
+def _changes(wanted: Object, allocated: Object, resource: str) -> bool:
+    """Return whether a container would get another amount of the resource."""
+    before = {str(container.get("name")): container for container in main_containers(allocated)}
+    return any(
+        resource_list(container, kind).get(resource)
+        != resource_list(before.get(str(container.get("name")), {}), kind).get(resource)
+        for container in main_containers(wanted)
+        for kind in ("requests", "limits")
+    )
 
 
 def _resizes_init_container(wanted: Object, allocated: Object) -> bool:

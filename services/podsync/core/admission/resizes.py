@@ -77,7 +77,8 @@ class Resizes:
         wanted = with_allocation(tracked.saved.pod, pending.wanted)
         phase = str(tracked.api_status.get("phase") or "")
         view = self._admissions.view(self._admissions.node)
-        verdict = decide_resize(wanted, tracked.saved.pod, phase, view, self._admissions.taken())
+        saved, taken = tracked.saved, self._admissions.taken()
+        verdict = decide_resize(wanted, saved.pod, phase, view, taken, saved.placement)
         if verdict.reason:
             return self._refuse(tracked, pending, verdict, now)
         if verdict.victims and not self._admissions.sources_complete:

@@ -6,11 +6,14 @@ The verdict is saved with the pod's record, so that a restart never rejects a ru
 from dataclasses import dataclass
 
 from services.podsync.core.admission.node_view import NodeView
+from services.podsync.core.admission.placed import NONE_PLACED, Placed, place_beside
 from services.podsync.core.admission.predicates import PredicateFailure, predicate_failures
 from services.podsync.core.admission.preemption import NoVictimsError, choose_victims
 from services.podsync.core.admission.sysctls import refusal
 from services.podsync.core.admission.taints import tolerates
 from services.podsync.core.admission.taken import Taken
+from services.podsync.core.placement.hint import PlacementError
+from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
 from services.podsync.core.pod.allocation import Allocation, allocation_of
 from services.podsync.core.pod.gated_fields import POD_LEVEL_RESOURCES, RESTART_ALL, lacks_restart_all
 from shared.model.objects import Object, annotations, uid
@@ -33,13 +36,27 @@ class Verdict:
     victims: tuple[str, ...] = ()  # UIDs of pods to preempt for this one
     lacking: str = ""  # the first resource for which they are preempted
     allocation: Allocation | None = None  # None = rejected
+    placement: PodPlacement = NOT_PLACED
+    awaited: tuple[str, ...] = ()  # UIDs of pods that are to end and have CPUs of the placement
 
 
-def admit(pod: Object, phase: str, view: NodeView, others: Taken) -> Verdict:
+def admit(
+    pod: Object,
+    phase: str,
+    view: NodeView,
+    others: Taken,
+    placed: Placed = NONE_PLACED,
+    *,
+    placement: PodPlacement | None = None,
+) -> Verdict:
     """Decide whether to admit a pod, with the kubelet's checks in its order: the first failure counts. `phase`: the
-    pod's phase in the API server, "" = none; `others`: what the pods on the node take, without this one."""
-    checks = (_check_size(pod), _check_pressure(pod, view), _check_sysctls(pod, view), _check_platform(pod, view))
-    for verdict in checks:
+    pod's phase in the API server, "" = none; `others`: what the pods on the node take, without this one; `placed`:
+    their CPUs and NUMA memory; `placement`: what the pod has of these already, None = it is placed now."""
+    for verdict in (_check_size(pod), _check_pressure(pod, view), _check_sysctls(pod, view)):
+        if verdict.reason:
+            return verdict
+    given = _place(pod, view, placed) if placement is None else Verdict(placement=placement)
+    for verdict in (given, _check_platform(pod, view)):
         if verdict.reason:
             return verdict
     verdict = _check_fit(pod, view, others)
@@ -50,7 +67,13 @@ def admit(pod: Object, phase: str, view: NodeView, others: Taken) -> Verdict:
     unsupported = _check_features(pod, view)
     if unsupported.reason:
         return unsupported
-    return Verdict(victims=verdict.victims, lacking=verdict.lacking, allocation=allocation_of(pod))
+    return Verdict(
+        victims=verdict.victims,
+        lacking=verdict.lacking,
+        allocation=allocation_of(pod),
+        placement=given.placement,
+        awaited=given.awaited,
+    )
 
 
 def _check_size(pod: Object) -> Verdict:
@@ -88,6 +111,17 @@ def _check_pressure(pod: Object, view: NodeView) -> Verdict:
 def _check_sysctls(pod: Object, view: NodeView) -> Verdict:
     text = refusal(pod, view.facts.kernel, view.facts.allowed_unsafe_sysctls)
     return Verdict(reason="SysctlForbidden", message=text) if text else Verdict()
+
+
+def _place(pod: Object, view: NodeView, placed: Placed) -> Verdict:
+    """Place the pod, or reject it where its CPUs or NUMA memory are not there."""
+    if view.facts.placer is None:
+        return Verdict()
+    try:
+        placement, awaited = place_beside(pod, view.facts.placer, placed)
+    except PlacementError as error:
+        return Verdict(reason=error.reason, message=str(error))
+    return Verdict(placement=placement, awaited=awaited)
 
 
 def _check_platform(pod: Object, view: NodeView) -> Verdict:

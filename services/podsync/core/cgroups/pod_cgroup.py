@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from services.podsync.core.cgroups.class_requests import ClassRequests
 from services.podsync.core.cgroups.memory_qos import class_limit, class_protection, protected
 from services.podsync.core.node.node_facts import NodeFacts
+from services.podsync.core.placement.pod_placement import has_own_cpus
 from shared.host.cgroup_name import SLICE, SYSTEMD, cgroup_name
 from shared.model.objects import Object, uid
 from shared.model.quantity import ZERO
@@ -89,10 +90,11 @@ def pod_cgroup_values(pod: Object, facts: NodeFacts) -> CgroupValues:
     protection = protected(qos, requests.get("memory", ZERO).base(), facts)
     limited_cpu = qos is QosClass.GUARANTEED or _all_limited(pod, "cpu")
     limited_memory = qos is QosClass.GUARANTEED or _all_limited(pod, "memory")
+    has_quota = facts.cpu_cfs_quota and (facts.quota_of_exclusive_cpus or not has_own_cpus(facts.placement))
     cpu_limit = quota(limits.get("cpu", ZERO).milli(), facts.cpu_cfs_quota_period)
     return CgroupValues(
         cpu_shares=shares(requests.get("cpu", limits.get("cpu", ZERO)).milli()),
-        cpu_quota=(cpu_limit if facts.cpu_cfs_quota else -1) if limited_cpu else None,
+        cpu_quota=(cpu_limit if has_quota else -1) if limited_cpu else None,
         cpu_period=facts.cpu_cfs_quota_period if limited_cpu else None,
         memory_limit=limits.get("memory", ZERO).base() if limited_memory else None,
         memory_min=protection.get("memory_min"),

@@ -3,6 +3,7 @@
 from services.podsync.core.cgroups.memory_qos import protected, throttled_at
 from services.podsync.core.cri.message import message
 from services.podsync.core.node.node_facts import NodeFacts
+from services.podsync.core.placement.pod_placement import ContainerPlacement, container_cpus, has_own_cpus
 from shared.cri.interface import Message
 from shared.model.objects import Object
 from shared.model.quantity import ZERO
@@ -31,13 +32,17 @@ def container_resources(pod: Object, container: Object, facts: NodeFacts) -> Mes
     """Return the CRI LinuxContainerResources of one container."""
     limits = {**pod_level(pod, "limits"), **resource_list(container, "limits")}
     requests = resource_list(container, "requests")
-    fields = _linux_resources(requests, limits, facts)
+    name = str(container.get("name"))
+    given = facts.placement.containers.get(name, ContainerPlacement())
+    fields = _linux_resources(requests, limits, facts, unlimited=bool(given.cpus))
     memory_limit = fields.get("memory_limit_in_bytes", 0)
     sizes = {hugepage_size(name): amount.base() for name, amount in limits.items() if hugepage_size(name)}
     return message(
         **fields,
         memory_swap_limit_in_bytes=memory_limit if facts.swap_controller and not facts.cgroup_v2 else 0,
         oom_score_adj=oom_score_adj(pod, container, facts.memory_capacity),
+        cpuset_cpus=container_cpus(facts.placement, name, facts.shared_cpus),
+        cpuset_mems=",".join(map(str, sorted({node for block in given.memory for node in block.nodes}))),
         hugepage_limits=[message(page_size=size, limit=sizes.get(size, 0)) for size in facts.page_sizes],
         unified=_unified(pod, container, facts),
     )
@@ -45,7 +50,8 @@ def container_resources(pod: Object, container: Object, facts: NodeFacts) -> Mes
 
 def sandbox_resources(pod: Object, facts: NodeFacts) -> Message:
     """Return a CRI LinuxContainerResources with the pod's totals, without overhead."""
-    return _linux_resources(pod_requests(pod, overhead=False), pod_limits(pod, overhead=False), facts)
+    requests, limits = pod_requests(pod, overhead=False), pod_limits(pod, overhead=False)
+    return _linux_resources(requests, limits, facts, unlimited=has_own_cpus(facts.placement))
 
 
 def sandbox_overhead(pod: Object, facts: NodeFacts) -> Message:
@@ -73,13 +79,18 @@ def oom_score_adj(pod: Object, container: Object, memory_capacity: int) -> int:
     return min(max(adjust, _BURSTABLE.start), _BURSTABLE.stop - 1)
 
 
-def _linux_resources(requests: ResourceList, limits: ResourceList, facts: NodeFacts) -> Message:
+def _linux_resources(
+    requests: ResourceList, limits: ResourceList, facts: NodeFacts, *, unlimited: bool = False
+) -> Message:
+    """`unlimited`: CPUs that belong to the container or pod alone need no quota."""
     limit = limits.get("cpu", ZERO)
+    limited = facts.quota_of_exclusive_cpus or not unlimited
+    cpu_quota = quota(limit.milli(), facts.cpu_cfs_quota_period) if limited else -1
     cpu = requests.get("cpu", limit)  # a request of 0 does not default to the limit
     return message(
         cpu_shares=shares(cpu.milli()),
         cpu_period=facts.cpu_cfs_quota_period if facts.cpu_cfs_quota else 0,
-        cpu_quota=quota(limit.milli(), facts.cpu_cfs_quota_period) if facts.cpu_cfs_quota else 0,
+        cpu_quota=cpu_quota if facts.cpu_cfs_quota else 0,
         memory_limit_in_bytes=limits.get("memory", ZERO).base(),
     )
 

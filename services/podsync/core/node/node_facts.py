@@ -5,11 +5,14 @@ Texts of files (resolv.conf, hosts) are as they were read.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
+
 
 @dataclass(frozen=True, kw_only=True)
 class NodeFacts:
-    """Has one node at one moment. Sizes are bytes, periods microseconds. Every pod gets the host's files as they are
-    then (pods.md 12.1): the caller replaces `resolv_conf` and `hosts_file` before it builds messages."""
+    """Has one node at one moment, with what one pod was given of it. Sizes are bytes, periods microseconds. Every pod
+    gets the host's files as they are then (pods.md 12.1): the caller replaces `resolv_conf` and `hosts_file` before it
+    builds messages."""
 
     node_name: str
     node_ips: tuple[str, ...] = ()  # primary first; hostNetwork pods show them as their own
@@ -42,6 +45,9 @@ class NodeFacts:
     memory_throttling_factor: float = 0.9
     cpu_cfs_quota: bool = True
     cpu_cfs_quota_period: int = 100_000
+    quota_of_exclusive_cpus: bool = False  # gate DisableCPUQuotaWithExclusiveCPUs is off
+    placement: PodPlacement = NOT_PLACED  # of the pod
+    shared_cpus: str = ""  # of containers without CPUs of their own, such as 0-3,8; "" = all
     pod_pids_limit: int = -1  # <= 0: none
 
     seccomp_default: bool = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from services.podsync.core.placement.hint import NodeSet
 from services.podsync.core.placement.machine_topology import CpuSet
+from shared.model.cpu_list import write_cpus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,3 +37,14 @@ class PodPlacement:
 
 
 NOT_PLACED = PodPlacement()
+
+
+def container_cpus(placement: PodPlacement, container: str, shared: str) -> str:
+    """Return the cpuset of a container as the kernel writes it: its own CPUs, else the shared ones; "" = all."""
+    given = placement.containers.get(container)
+    return write_cpus(given.cpus) if given is not None and given.cpus else shared
+
+
+def has_own_cpus(placement: PodPlacement) -> bool:
+    """Return whether a container of the pod has CPUs of its own."""
+    return any(given.cpus for given in placement.containers.values())

@@ -72,6 +72,7 @@ class ContainerCreated:
 
     container_id: str
     log_path: str = ""
+    cpus: str = ""  # its cpuset, "" = all CPUs
 
 
 Result = PodListed | PartListed | PodPrepared | PodResized | NodeRead | ImageInspected | ImagePulled | ContainerCreated

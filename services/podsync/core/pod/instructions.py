@@ -249,6 +249,15 @@ class ResizePod(Call):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SetContainerCpus(Call):
+    """Give a container this cpuset, such as 0-3,8. It is carried out beside the pod's other call, which may last."""
+
+    container: str
+    container_id: str
+    cpus: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReleasePod(Call):
     """Destroy the pod's cgroup."""
 

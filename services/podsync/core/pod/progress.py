@@ -62,6 +62,9 @@ class InstanceFacts:
 
     probes: ProbeResults | None = None
     ended: float | None = None  # when it ended, in steady seconds; None = not computed yet
+    cpus: str = ""  # that this process gave it last, such as 0-3,8; "" = not known
+    cpus_requested: str = ""  # that the call under way gives it; "" = there is none
+    cpus_retry_at: float = 0.0  # before which a call that failed is not repeated; 0 = the newest one did not fail
 
 
 def without_retry_delay(progress: Mapping[str, Progress]) -> Mapping[str, Progress]:

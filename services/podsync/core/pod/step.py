@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from services.podsync.core.pod.instructions import Call
 from services.podsync.core.pod.tracked_pod import PodEvent, TrackedPod
 
+WAITS_FOR_CPUS = "running containers to leave the CPUs of this one"
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepInputs:
@@ -21,6 +23,10 @@ class StepInputs:
     still_listed: bool = False  # whether a source lists the pod (API: its object still exists)
     victims_until: float = 0.0  # until when to wait for the pods preempted for this one, 0 = they have stopped
     node_ips: tuple[str, ...] = ()  # the Node's addresses, else the machine's, as pod statuses show them
+    static_cpus: bool = False  # whether containers have cpusets
+    shared_cpus: str = ""  # cpuset of containers without CPUs of their own
+    # CPUs on which other containers may still run that do not have them any more; None = any may be.
+    occupied_cpus: frozenset[int] | None = frozenset()
     skew: float = 0.0  # seconds of the wall clock ahead of `now`
 
 

@@ -10,9 +10,10 @@ from services.podsync.core.pod.instructions import Call, CreateContainer, RunPos
 from services.podsync.core.pod.observed_in_runtime import start_mark
 from services.podsync.core.pod.pod_addresses import pod_ips
 from services.podsync.core.pod.saved import with_container, without
-from services.podsync.core.pod.step import Step, StepInputs
+from services.podsync.core.pod.step import WAITS_FOR_CPUS, Step, StepInputs
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.actions import PodActions
+from services.podsync.core.sync.cpu_sets import waits_for_cpus
 from services.podsync.core.sync.crash_backoff import backoff_until, count_start
 from services.podsync.core.sync.post_start import with_start_over
 from shared.cri.interface import ImageStatus
@@ -44,14 +45,16 @@ def start_containers(tracked: TrackedPod, actions: PodActions, inputs: StepInput
         step.call = next_volume_image(step, inputs)
     for name in actions.start:
         if step.call is not None:
-            return step
+            break
         entry = tracked.container(name)
         if entry is None:
             continue
         kind, spec = entry
         step.call = _start(step, kind, spec, inputs)
         if kind is ContainerKind.INIT:
-            return step
+            break
+    if step.call is not None:
+        step.waits_for = ""
     return step
 
 
@@ -70,6 +73,9 @@ def _start(step: Step, kind: ContainerKind, spec: dict[str, Any], inputs: StepIn
         step.wake_earlier(retry_at)
         return None
     if adopted is not None:
+        if waits_for_cpus(tracked, adopted, inputs):
+            step.waits_for = WAITS_FOR_CPUS
+            return None
         return _start_created(step, spec, adopted)
     step.tracked, until = backoff_until(tracked, spec, instances, now=inputs.now, skew=inputs.skew)
     if until > inputs.now:

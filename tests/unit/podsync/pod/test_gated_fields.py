@@ -9,6 +9,7 @@ from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.admission.resize_verdict import decide_resize
 from services.podsync.core.admission.taken import taken_by
 from services.podsync.core.admission.verdict import admit
+from services.podsync.core.placement.pod_placement import NOT_PLACED
 from services.podsync.core.pod.gated_fields import POD_GATES, gates_off, without_gated_fields
 from shared.config.gate_table import GATES
 from tests.unit.podsync.admission.test_admission import FACTS, a_view
@@ -123,7 +124,7 @@ def test_a_plain_init_container_is_resized_with_its_gate(policy: dict[str, str],
     def reason(*gates: str) -> tuple[str, str]:
         view = a_view(facts=replace(FACTS, gates_off=off(*gates)))
         before = with_cpu("100m")
-        decided = decide_resize(with_cpu("200m"), before, "Running", view, taken_by((before,)))
+        decided = decide_resize(with_cpu("200m"), before, "Running", view, taken_by((before,)), NOT_PLACED)
         return decided.reason, decided.message
 
     gate = "InPlacePodVerticalScalingInitContainers"

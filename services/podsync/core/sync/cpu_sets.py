@@ -1,0 +1,86 @@
+"""Decides which containers get another cpuset, and which starts wait for that (node.md 4.10): no container starts on
+CPUs that another one has for itself, nor on its own ones before the others have left them.
+What a container has is known in memory only: a new process sets every cpuset once more.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from bus.messages.podsync import PodState
+from services.podsync.core.placement.pod_placement import container_cpus, has_own_cpus
+from services.podsync.core.pod.instructions import SetContainerCpus
+from services.podsync.core.pod.progress import InstanceFacts
+from services.podsync.core.pod.step import StepInputs
+from services.podsync.core.pod.tracked_pod import TrackedPod
+from shared.model.cpu_list import parse_cpus
+from shared.model.frozen_copy import replace
+from shared.model.runtime import Container, ContainerState
+
+_RUNS = (PodState.SYNC, PodState.TERMINATING)
+_MAY_RUN = (ContainerState.CREATED, ContainerState.RUNNING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuChanges:
+    """Has the pod with the calls that give its containers their cpusets, and when a failed one is repeated, in steady
+    seconds, 0 = none has failed."""
+
+    tracked: TrackedPod
+    calls: tuple[SetContainerCpus, ...] = ()
+    retry_at: float = 0.0
+
+
+def cpus_to_set(tracked: TrackedPod, shared: str, now: float) -> CpuChanges:
+    """Return the calls for the containers that have other CPUs than they are to have. `shared`: the cpuset of those
+    without CPUs of their own."""
+    calls, facts_of, retries = [], dict(tracked.instance_facts), []
+    for instance in tracked.instances:
+        wanted = container_cpus(tracked.saved.placement, instance.name, shared)
+        facts = facts_of.get(instance.id, InstanceFacts())
+        if instance.state not in _MAY_RUN or wanted in ("", facts.cpus) or facts.cpus_requested:
+            continue
+        if facts.cpus_retry_at > now:
+            retries.append(facts.cpus_retry_at)
+            continue
+        facts_of[instance.id] = replace(facts, cpus_requested=wanted)
+        calls.append(SetContainerCpus(uid=tracked.uid, container=instance.name, container_id=instance.id, cpus=wanted))
+    if calls:
+        tracked = replace(tracked, instance_facts=facts_of)
+    return CpuChanges(tracked=tracked, calls=tuple(calls), retry_at=min(retries, default=0.0))
+
+
+def occupied_cpus(starting: TrackedPod, pods: Callable[[], Iterable[TrackedPod]], shared: str) -> frozenset[int] | None:
+    """Return the CPUs on which containers of these pods may run until their new cpuset is set; None = it may be any.
+    One whose cpuset could not be set does not count, so that it delays no other container for long. None counts where
+    the pod that starts has no CPUs of its own."""
+    if not has_own_cpus(starting.saved.placement):
+        return frozenset()
+    occupied: set[int] = set()
+    for tracked in pods():
+        if tracked.restored and not tracked.observed.since_start and tracked.saved.state in _RUNS:
+            return None
+        for instance in tracked.instances:
+            facts = tracked.instance_facts.get(instance.id, InstanceFacts())
+            if instance.state in _MAY_RUN and _is_to_change(tracked, instance, facts, shared):
+                if not facts.cpus:
+                    return None
+                occupied |= parse_cpus(facts.cpus) or frozenset()
+    return frozenset(occupied)
+
+
+def waits_for_cpus(tracked: TrackedPod, created: Container, inputs: StepInputs) -> bool:
+    """Return whether this container is not started yet: its cpuset is not set, or others may run on its own CPUs."""
+    if not inputs.static_cpus:
+        return False
+    facts = tracked.instance_facts.get(created.id, InstanceFacts())
+    if _is_to_change(tracked, created, facts, inputs.shared_cpus):
+        return True
+    given = tracked.saved.placement.containers.get(created.name)
+    if given is None or not given.cpus:
+        return False
+    return inputs.occupied_cpus is None or bool(given.cpus & inputs.occupied_cpus)
+
+
+def _is_to_change(tracked: TrackedPod, instance: Container, facts: InstanceFacts, shared: str) -> bool:
+    wanted = container_cpus(tracked.saved.placement, instance.name, shared)
+    return wanted not in ("", facts.cpus) and not facts.cpus_retry_at

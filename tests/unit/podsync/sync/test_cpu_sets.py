@@ -1,0 +1,152 @@
+"""Containers with CPUs of their own, and those beside them: no CPU is given twice, whenever podsync is killed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from services.podsync.core.admission.node_view import MachineFacts
+from services.podsync.core.placement.cpu_policy import CpuSettings
+from services.podsync.core.placement.machine_topology import Cpu, MachineTopology, NumaNode
+from services.podsync.core.placement.placing import NodePlacer, PlacementSettings
+from services.podsync.core.pod.events import PodEvicted
+from shared.model.cpu_list import parse_cpus
+from shared.model.runtime import ContainerState
+from tests.unit.podsync.play import Play, Pod, a_container, a_pod
+
+CPUS = frozenset(range(4))
+MACHINE = MachineTopology(
+    cpus={cpu: Cpu(id=cpu, core=cpu, socket=0, numa_node=0, uncore_cache=0) for cpu in CPUS}, nodes={0: NumaNode(id=0)}
+)
+STATIC = PlacementSettings(cpu=CpuSettings(static=True, reserved_cpus=frozenset({0}), reserved_count=1))
+
+
+def a_play(**fields: Any) -> Play:
+    facts = MachineFacts(
+        node_name="n1", allocatable={"cpu": "8", "memory": "8Gi", "pods": "10"}, placer=NodePlacer(MACHINE, STATIC)
+    )
+    return Play(facts=facts, **fields)
+
+
+def guaranteed(uid: str, cpus: int, name: str = "") -> Pod:
+    amounts = {"cpu": str(cpus), "memory": "64Mi"}
+    container = a_container("c", resources={"limits": amounts, "requests": amounts})
+    return a_pod(uid, name or uid, containers=[container])
+
+
+def burstable(uid: str) -> Pod:
+    return a_pod(uid, uid, containers=[a_container("c", resources={"requests": {"cpu": "100m"}})])
+
+
+def cpus_of(play: Play, uid: str) -> str:
+    """The cpuset of the pod's running container in the runtime."""
+    running = [c.id for c in play.containers.get(uid, []) if c.state is ContainerState.RUNNING]
+    return play.resources[running[0]].get("cpuset_cpus", "") if running else "none runs"
+
+
+def check_no_cpu_twice(play: Play) -> None:
+    """No running container has CPUs that another pod has for itself."""
+    own = {uid: data["placement"] for uid, data in play.disk.items() if data.get("placement")}
+    given = {uid: parse_cpus(next(iter(placed.values()))["cpus"]) or frozenset() for uid, placed in own.items()}
+    for uid in play.containers:
+        if (text := cpus_of(play, uid)) == "none runs":
+            continue
+        for other, theirs in given.items():
+            runs = cpus_of(play, other) != "none runs"
+            assert uid == other or not runs or not (parse_cpus(text) or CPUS) & theirs, (uid, text, other, theirs)
+
+
+def test_a_guaranteed_container_has_whole_cpus_and_the_others_leave_them_before_it_starts() -> None:
+    play = a_play()
+    play.want(burstable("u1"))
+    assert cpus_of(play, "u1") == "0-3"
+    play.want(guaranteed("u2", 2))
+    assert (cpus_of(play, "u1"), cpus_of(play, "u2")) == ("0,3", "1-2")
+    calls = [
+        type(call).__name__ for call in play.calls if type(call).__name__ in ("SetContainerCpus", "StartContainer")
+    ]
+    assert calls == ["StartContainer", "SetContainerCpus", "StartContainer"]
+    assert play.resources[play.containers["u2"][0].id]["cpu_quota"] == -1
+    play.want(burstable("u3"))
+    assert cpus_of(play, "u3") == "0,3"
+
+
+def test_the_cpus_of_a_pod_that_has_ended_are_shared_again() -> None:
+    play = a_play()
+    play.want(burstable("u1"))
+    play.want(guaranteed("u2", 2))
+    play.drop("u2")
+    assert cpus_of(play, "u1") == "0-3"
+    play.want(guaranteed("u3", 3))
+    assert (cpus_of(play, "u1"), cpus_of(play, "u3")) == ("0", "1-3")
+
+
+def test_a_pod_without_room_is_rejected_and_takes_nothing() -> None:
+    play = a_play()
+    play.want(guaranteed("u1", 2))
+    play.want(guaranteed("u2", 2))
+    assert play.core.tracked["u2"].saved.rejected == "UnexpectedAdmissionError"
+    play.want(guaranteed("u3", 1))
+    assert (cpus_of(play, "u1"), cpus_of(play, "u3")) == ("1-2", "3")
+
+
+def test_an_edited_static_pod_gets_the_cpus_of_the_one_before_once_that_has_stopped() -> None:
+    play = a_play()
+    play.want(guaranteed("u1", 3, "web"))
+    play.hang = {"KillPod"}
+    play.drop("u1")
+    play.want(guaranteed("u2", 3, "web"))
+    assert (play.core.tracked["u2"].saved.rejected, cpus_of(play, "u2")) == ("", "none runs")
+    play.start()
+    play.run()
+    assert (cpus_of(play, "u1"), cpus_of(play, "u2")) == ("none runs", "1-3")
+
+
+def test_a_restart_of_podsync_sets_every_cpuset_once_more_and_changes_none() -> None:
+    play = a_play(listed=True)
+    play.want(burstable("u1"))
+    play.want(guaranteed("u2", 2))
+    before, calls = (cpus_of(play, "u1"), cpus_of(play, "u2")), len(play.calls)
+    play.start()
+    play.run()
+    assert (cpus_of(play, "u1"), cpus_of(play, "u2")) == before
+    later = [type(call).__name__ for call in play.calls[calls:]]
+    assert later.count("SetContainerCpus") == 2 and "StartContainer" not in later
+
+
+def test_a_cpuset_that_cannot_be_set_is_set_again_and_delays_no_start_until_then() -> None:
+    play = a_play()
+    play.want(burstable("u1"))
+    play.fail = {"SetContainerCpus": ("Unknown", "no such cgroup")}
+    play.want(guaranteed("u2", 2))
+    assert (cpus_of(play, "u1"), cpus_of(play, "u2")) == ("0-3", "1-2")
+    play.later(11)
+    assert cpus_of(play, "u1") == "0,3"
+
+
+def test_an_update_waits_for_no_other_call_of_its_pod() -> None:
+    play = a_play()
+    play.want(burstable("u1"))
+    play.hang = {"KillPod"}
+    play.handle(PodEvicted(uid="u1", message="", grace_seconds=30))
+    play.run()
+    play.want(guaranteed("u2", 2))
+    assert (cpus_of(play, "u1"), cpus_of(play, "u2")) == ("0,3", "1-2")
+
+
+@pytest.mark.parametrize("step", range(1, 60, 2))
+def test_a_kill_at_any_step_gives_no_cpu_twice_and_loses_none(step: int) -> None:
+    play = a_play(listed=True)
+    play.want(burstable("u1"))
+    play.want(guaranteed("u2", 1))
+    play.kill_at = play.steps + step
+    changes: list[Callable[[], None]] = [
+        lambda: play.want(guaranteed("u3", 2)),
+        lambda: play.drop("u2"),
+        lambda: play.want(burstable("u4")),
+    ]
+    for change in changes:
+        change()
+        check_no_cpu_twice(play)
+    assert cpus_of(play, "u2") == "none runs"
+    assert (cpus_of(play, "u3"), cpus_of(play, "u1"), cpus_of(play, "u4")) == ("2-3", "0-1", "0-1")
