@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.config.findings import WARNING, Findings
+from shared.config.host_cpus import NO_LAYOUT, CpuLayout, check_static_policy, read_cpu_layout
 from shared.config.nested import value_of
 from shared.config.rules_data import note, pairs
 from shared.config.rules_placement import numa_limit
@@ -29,6 +30,7 @@ class HostFacts:
     cgroup_v1: bool = False
     swap_on: bool = False
     online_cpus: frozenset[int] = frozenset()
+    cpu_layout: CpuLayout = NO_LAYOUT
     memory: int = 0  # bytes
     numa_nodes: frozenset[int] = frozenset()
     hierarchies: tuple[str, ...] = ()  # directories with a root cgroup
@@ -41,10 +43,12 @@ def read_host_facts(root: str = "/") -> HostFacts:
     unified = (top / _CGROUPS / "cgroup.controllers").is_file()
     mounted = unified or (top / _CGROUPS).is_dir()
     swaps = _read(top / "proc/swaps").splitlines()
+    online = parse_cpus(_read(top / "sys/devices/system/cpu/online").strip()) or frozenset()
     return HostFacts(
         cgroup_v1=mounted and not unified,
         swap_on=len([line for line in swaps if line.strip()]) > 1,  # the first is the heading
-        online_cpus=parse_cpus(_read(top / "sys/devices/system/cpu/online").strip()) or frozenset(),
+        online_cpus=online,
+        cpu_layout=read_cpu_layout(top, online),
         memory=meminfo(top / "proc").get("MemTotal", 0),
         numa_nodes=parse_cpus(_read(top / "sys/devices/system/node/online").strip()) or frozenset(),
         hierarchies=_hierarchies(top / _CGROUPS, unified),
@@ -111,6 +115,8 @@ def _check_cpus(data: dict[str, Any], facts: HostFacts, findings: Findings) -> N
     if text and facts.online_cpus and missing:
         what = f'is "{text}", but CPU {min(missing)} is not online'
         findings.add("reservedSystemCPUs", what, "name CPUs of /sys/devices/system/cpu/online")
+    kept = _kept_back(data, "cpu", 0)
+    check_static_policy(data, facts.cpu_layout, facts.online_cpus, facts.numa_nodes, kept, findings)
 
 
 def _check_reservations(data: dict[str, Any], facts: HostFacts, findings: Findings) -> None:

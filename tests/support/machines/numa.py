@@ -79,6 +79,8 @@ class NumaMachine:
             in_socket = cpu.core - min(one.core for one in everything.cpus.values() if one.socket == cpu.socket)
             put(directory / "topology/physical_package_id", str(cpu.socket))
             put(directory / "topology/core_id", str(in_socket))
+            siblings = [one.id for one in topology.cpus.values() if everything.cpus[one.id].core == cpu.core]
+            put(directory / "topology/thread_siblings_list", write_cpus(siblings))
             for index, (level, kind) in enumerate(((1, "Data"), (1, "Instruction"), (2, "Unified"), (3, "Unified"))):
                 number = cpu.uncore_cache if level == 3 else cpu.core
                 same = [
