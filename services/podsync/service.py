@@ -1,6 +1,7 @@
 """Builds podsync: the core from the checkpoint, the calls, the loop with its workers, followers and housekeeping."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from services.frame.restarted import restarted
 from services.podsync.adapters.calls.runtime_calls import calls_over
 from services.podsync.adapters.cluster_reads import LocalReads, SourcesReads
 from services.podsync.adapters.node_facts_reader import read_machine_facts, read_node_facts, read_node_resources
+from services.podsync.adapters.node_placer import read_node_placer
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryFiles
@@ -52,7 +54,8 @@ class PodSyncService:
             maximum_backoff=config.max_container_restart_period,
             sync_seconds=config.sync_frequency,
             node_ips=facts.node_ips,
-            facts=read_machine_facts(config, resources),
+            facts=replace(read_machine_facts(config, resources), placer=read_node_placer(config)),
+            cpu_retry_seconds=config.cpu_manager_reconcile_period,
             dead_instances_kept=max(config.maximum_dead_containers_per_container, 1),
             joins_cluster=config.joins_cluster,
             agent_start=supervisor_generation(),

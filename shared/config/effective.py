@@ -132,6 +132,18 @@ class EffectiveConfig:
     memory_reservation_policy: str = _of("memoryReservationPolicy", "None")
     cpu_cfs_quota: bool = _of("cpuCFSQuota", True)
     cpu_cfs_quota_period: float = _of("cpuCFSQuotaPeriod", 0.1)
+    cpu_manager_policy: str = _of("cpuManagerPolicy", "none")  # none | static
+    cpu_manager_policy_options: dict[str, str] = field(default_factory=dict, metadata={KEY: "cpuManagerPolicyOptions"})
+    cpu_manager_reconcile_period: float = _of("cpuManagerReconcilePeriod", 10.0)
+    reserved_system_cpus: str = _of("reservedSystemCPUs", "")  # such as 0-1; "" = as many as are reserved
+    memory_manager_policy: str = _of("memoryManagerPolicy", "None")  # None | Static
+    # numaNode, and limits: kind of memory -> quantity text
+    reserved_memory: tuple[dict[str, Any], ...] = field(default=(), metadata={KEY: "reservedMemory"})
+    topology_manager_policy: str = _of("topologyManagerPolicy", "none")
+    topology_manager_scope: str = _of("topologyManagerScope", "container")  # container | pod
+    topology_manager_policy_options: dict[str, str] = field(
+        default_factory=dict, metadata={KEY: "topologyManagerPolicyOptions"}
+    )
     pod_pids_limit: int = _of("podPidsLimit", -1)
     minimum_container_ttl: float = 0.0  # seconds since its creation until a dead container is garbage
     maximum_dead_containers_per_container: int = 1  # negative = no limit

@@ -31,6 +31,7 @@ NO_COST = PodCost()
 _LIMITS = ("max_pods", "pods_per_core")  # raised they cost nothing; podsPerCore 0 is no limit
 _LATER_PODS = "pods that run keep the old value; it is for pods that start later"
 _LATER_CONTAINERS = "containers that run keep the old value; it is for containers that start later"
+_LATER_CPUS = "pods that run keep their CPUs and NUMA nodes; the new value is for pods that start later"
 _OTHER_CGROUP = "every pod restarts: its cgroup has another path"
 _OTHER_RUNTIME = "every pod starts again in the other runtime; the containers of the old one are left alone there"
 _ALLOCATABLE = "pods that use more memory together than is left to them are evicted or killed; no pod is rejected again"
@@ -63,6 +64,10 @@ _ROWS: tuple[tuple[PodEffect, str, str], ...] = (
     (PodEffect.LATER, _FEWER, "max_pods pods_per_core"),
     (PodEffect.LATER, "pods that run stay admitted", "allowed_unsafe_sysctls"),
     (PodEffect.LATER, _LATER_PODS, "cluster_dns cluster_domain resolv_conf pod_pids_limit pod_logs_dir"),
+    (PodEffect.LATER, _LATER_CPUS, "cpu_manager_policy cpu_manager_policy_options reserved_system_cpus"),
+    (PodEffect.LATER, _LATER_CPUS, "memory_manager_policy reserved_memory topology_manager_policy"),
+    (PodEffect.LATER, _LATER_CPUS, "topology_manager_policy_options topology_manager_scope"),
+    (PodEffect.LATER, _LATER_CONTAINERS, "featureGates.DisableCPUQuotaWithExclusiveCPUs"),
     (PodEffect.LATER, _LATER_PODS, "userNamespaces.idsPerPod featureGates.SELinuxMount"),
     (PodEffect.LATER, _LATER_CONTAINERS, "cpu_cfs_quota cpu_cfs_quota_period seccomp_default"),
     (PodEffect.LATER, _LATER_CONTAINERS, "memory_throttling_factor memory_reservation_policy featureGates.MemoryQoS"),

@@ -25,6 +25,9 @@ _FIELDS = {
         "allowed_unsafe_sysctls cluster_dns cluster_domain container_log_max_files memory_reservation_policy "
         "memory_throttling_factor qos_reserved "
         "container_log_max_size container_log_max_workers container_log_monitor_interval cpu_cfs_quota "
+        "cpu_manager_policy cpu_manager_policy_options cpu_manager_reconcile_period memory_manager_policy "
+        "reserved_memory reserved_system_cpus topology_manager_policy topology_manager_policy_options "
+        "topology_manager_scope "
         "cpu_cfs_quota_period credential_provider_bin_dir credential_providers eviction_max_pod_grace_period "
         "eviction_minimum_reclaim eviction_pressure_transition_period eviction_soft_grace_period "
         "image_gc_high_threshold_percent image_gc_low_threshold_percent image_maximum_gc_age image_minimum_gc_age "
@@ -69,7 +72,8 @@ _DOCUMENT = {"podsync": "memorySwap.swapBehavior singleProcessOOMKill userNamesp
 _GATES = {
     "bootstrap": "AllowDNSOnlyNodeCSR",
     "podsync": (
-        "ContainerRestartRules ContainerStopSignals EnvFiles HostnameOverride InPlacePodLevelResourcesVerticalScaling "
+        "ContainerRestartRules ContainerStopSignals DisableCPUQuotaWithExclusiveCPUs EnvFiles "
+        "HostnameOverride InPlacePodLevelResourcesVerticalScaling "
         "InPlacePodVerticalScalingInitContainers KubeletSeparateDiskGC MemoryQoS NodeDeclaredFeatures "
         "PodLevelResources PodReadyToStartContainersCondition QOSReserved RestartAllContainersOnContainerExits"
     ),

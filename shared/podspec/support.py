@@ -11,7 +11,6 @@ from typing import Any
 
 from shared.model.objects import Object
 from shared.podspec.containers import used_volumes
-from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.references import MAX_REFERENCES, referenced_objects
 from shared.podspec.resources import is_extended, resource_list
 from shared.podspec.schema import join
@@ -29,7 +28,6 @@ class Effect(StrEnum):
 
     REJECTED = "rejected"  # admission fails it: its phase is Failed, and containers that run are stopped
     WAITS = "waits"  # it stays Pending and is tried again
-    WITHOUT = "runs without"  # the field has no effect
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Row:
         return Unsupported(field, self.effect, self.consequence)
 
 
-_REJECTED, _WAITS, _WITHOUT = Effect.REJECTED, Effect.WAITS, Effect.WITHOUT
+_REJECTED, _WAITS = Effect.REJECTED, Effect.WAITS
 _UNMOUNTED = "the volume is not mounted: the pod waits with the event FailedMount"
 
 VOLUME_TYPE = Row("spec.volumes[].<any other type>", _WAITS, _UNMOUNTED)
@@ -76,35 +74,23 @@ SIZE = Row(
     _REJECTED,
     "the pod is rejected with the reason PodFeatureUnsupported",
 )
-EXCLUSIVE_CPUS = Row(
-    "spec.containers[].resources.limits.cpu: an integer, of a Guaranteed pod, with cpuManagerPolicy static",
-    _WITHOUT,
-    "the container shares its CPUs with others",
-)
-NUMA_MEMORY = Row(
-    "spec.containers[].resources.limits.memory of a Guaranteed pod, with memoryManagerPolicy Static",
-    _WITHOUT,
-    "the memory is not tied to NUMA nodes",
-)
 TABLE = (
     VOLUME_TYPE, PERSISTENT_VOLUME, MEDIUM, PROJECTION, CONTAINER_CLAIMS, RESOURCE_CLAIMS, OPERATING_SYSTEM,
-    DEVICES, SIZE, EXCLUSIVE_CPUS, NUMA_MEMORY,
+    DEVICES, SIZE,
 )  # fmt: skip
 
 _ORDER = {effect: number for number, effect in enumerate(Effect)}
 
 
-def unsupported(
-    pod: Object, devices: Collection[str] = (), *, static_cpus: bool = False, static_memory: bool = False
-) -> tuple[Unsupported, ...]:
+def unsupported(pod: Object, devices: Collection[str] = ()) -> tuple[Unsupported, ...]:
     """Return what this agent does not support of the pod, the gravest first; () = everything is supported.
 
     `pod`: its known fields have the right types (`schema.type_errors`). `devices`: resources that device plugins of the
-    node provide; `static_cpus`, `static_memory`: the configured policies. What a claim stands for is not looked at.
+    node provide. What a claim stands for is not looked at.
     """
     if too_large := oversize(pod):
         return (Unsupported("spec", SIZE.effect, f"{SIZE.consequence} ({too_large})"),)
-    found = [*_of_pod(pod), *_of_volumes(pod), *_of_containers(pod, devices, static_cpus, static_memory)]
+    found = [*_of_pod(pod), *_of_volumes(pod), *_of_containers(pod, devices)]
     return tuple(sorted(found, key=lambda one: _ORDER[one.effect]))
 
 
@@ -155,10 +141,7 @@ def _of_volumes(pod: Object) -> Iterator[Unsupported]:
                 yield PROJECTION.at(join(f"{path}.projected.sources[{number}]", unknown[0]))
 
 
-def _of_containers(
-    pod: Object, devices: Collection[str], static_cpus: bool, static_memory: bool
-) -> Iterator[Unsupported]:
-    guaranteed = qos_class(pod) is QosClass.GUARANTEED
+def _of_containers(pod: Object, devices: Collection[str]) -> Iterator[Unsupported]:
     for path, container in _containers(pod):
         resources: dict[str, Any] = container.get("resources") or {}
         if resources.get("claims"):
@@ -168,11 +151,6 @@ def _of_containers(
             if is_extended(name) and name in devices and limits[name]:
                 consequence = DEVICES.consequence.replace("<resource>", name)
                 yield Unsupported(f"{path}.resources.limits[{name}]", DEVICES.effect, consequence)
-        cpu = limits["cpu"].milli() if "cpu" in limits else 0
-        if guaranteed and static_cpus and cpu and cpu % 1000 == 0:
-            yield EXCLUSIVE_CPUS.at(f"{path}.resources.limits.cpu")
-        if guaranteed and static_memory and limits.get("memory"):
-            yield NUMA_MEMORY.at(f"{path}.resources.limits.memory")
 
 
 def _containers(pod: Object) -> Iterator[tuple[str, Object]]:

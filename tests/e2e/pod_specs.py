@@ -91,6 +91,5 @@ def sixty_pods() -> tuple[list[Object], list[Object]]:
     unmounted = _UNSUPPORTED_VOLUMES.items()
     lacking += [_pod(name, {"volumes": [{"name": "v", **source}]}, mount) for name, source in unmounted]
     lacking += [_pod(name, {}, own) for name, own in _UNSUPPORTED_CONTAINER.items()]
-    # Exclusive CPUs have no effect: the pod runs without them.
-    integer = {"resources": {"limits": {"cpu": "1", "memory": "64Mi"}}}
-    return supported, [*lacking, _pod("exclusive", {}, integer)]
+    exclusive = {"resources": {"limits": {"cpu": "1", "memory": "64Mi"}}}
+    return [*supported, _pod("exclusive", {}, exclusive)], lacking

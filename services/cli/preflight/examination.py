@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from services.cli.preflight.cluster import read_cluster
 from services.cli.preflight.configuration import read_configuration
@@ -20,7 +20,6 @@ from services.cli.preflight.pod_verdicts import NodeSupport, verdicts
 from services.cli.preflight.runtime import runtime_findings
 from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
-from shared.config.nested import value_of
 from shared.host.device_checkpoint import DeviceCheckpoint
 from shared.model.objects import Object
 
@@ -73,7 +72,7 @@ def examine(options: Options) -> Report:
     read = reading.result(until - time.monotonic())
     findings += read.findings
     if read.value is not None:
-        support = _support(usable, read.value)
+        support = _support(read.value)
         checked = _Check("the fields of the pods", Section.PODS, partial(verdicts, read.value.pods, support))
         done_pods = checked.result(options.timeout + _EXTRA_SECONDS)
         pods = done_pods.value or ()
@@ -116,14 +115,8 @@ def _devices() -> frozenset[str]:
     return DeviceCheckpoint().resources()
 
 
-def _support(config: EffectiveConfig | None, read: _PodsRead) -> NodeSupport:
-    document: dict[str, Any] = config.document if config is not None else {}
-    return NodeSupport(
-        devices=read.devices,
-        static_cpus=value_of(document, "cpuManagerPolicy") == "static",
-        static_memory=value_of(document, "memoryManagerPolicy") == "Static",
-        claims=read.claims,
-    )
+def _support(read: _PodsRead) -> NodeSupport:
+    return NodeSupport(devices=read.devices, claims=read.claims)
 
 
 @dataclass(frozen=True, kw_only=True)

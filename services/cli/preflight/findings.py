@@ -43,7 +43,6 @@ class Verdict(StrEnum):
 
     RUNS = "runs"  # it runs now and keeps running
     RESTARTS = "restarts"  # a static pod: this agent gives it another UID
-    WITHOUT = "runs without"  # some field of the pod has no effect
     CANNOT = "cannot run yet"
     ENDED = "has ended"
 
@@ -75,8 +74,8 @@ class Report:
 
     @property
     def warnings(self) -> int:
-        """The number of findings and pods that an operator should look at."""
-        return self._count(Severity.WARNING) + sum(pod.verdict is Verdict.WITHOUT for pod in self.pods)
+        """The number of findings that an operator should look at."""
+        return self._count(Severity.WARNING)
 
     @property
     def can_take_over(self) -> bool:

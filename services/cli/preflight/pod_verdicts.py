@@ -21,8 +21,6 @@ class NodeSupport:
     namespace/name, the spec of the PersistentVolume that a claim is bound to."""
 
     devices: Collection[str] = ()
-    static_cpus: bool = False
-    static_memory: bool = False
     claims: Mapping[str, Object] = field(default_factory=dict)
 
 
@@ -43,17 +41,17 @@ def verdict_on(given: Object, node: NodeSupport) -> PodVerdict:
         return _named(pod, Verdict.ENDED, running=False)
     if not uid(pod):  # a manifest, for which the API server has not set defaults
         apply_defaults(pod)
-    found = unsupported(pod, node.devices, static_cpus=node.static_cpus, static_memory=node.static_memory)
+    found = unsupported(pod, node.devices)
     reasons = (*found, *_of_claims(pod, node.claims))[:_MAX_REASONS]
     return _named(pod, _verdict(pod, phase, reasons), running=phase == "Running", reasons=reasons)
 
 
 def _verdict(pod: Object, phase: str, reasons: tuple[Unsupported, ...]) -> Verdict:
-    if any(reason.effect is not Effect.WITHOUT for reason in reasons):
+    if reasons:
         return Verdict.CANNOT
     if phase and (is_static(pod) or is_mirror(pod)):
         return Verdict.RESTARTS
-    return Verdict.WITHOUT if reasons else Verdict.RUNS
+    return Verdict.RUNS
 
 
 def _of_claims(pod: Object, claims: Mapping[str, Object]) -> list[Unsupported]:

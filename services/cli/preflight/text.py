@@ -6,14 +6,12 @@ from typing import Any
 
 from services.cli.preflight.findings import Finding, PodVerdict, Report, Section, Severity, Verdict
 from services.cli.terminal.table import Paint
-from shared.podspec.support import Effect
 from shared.text.plain_text import plain
 
 _SEVERITIES = max(len(severity) for severity in Severity)
 _VERDICTS = max(len(verdict) for verdict in Verdict) + len(" keeps")
 _ORDER = {
-    verdict: number
-    for number, verdict in enumerate((Verdict.CANNOT, Verdict.WITHOUT, Verdict.RESTARTS, Verdict.RUNS, Verdict.ENDED))
+    verdict: number for number, verdict in enumerate((Verdict.CANNOT, Verdict.RESTARTS, Verdict.RUNS, Verdict.ENDED))
 }
 _STATIC = "a static pod: this agent gives it another UID"
 
@@ -81,8 +79,7 @@ def _pod_lines(pod: PodVerdict) -> Iterator[str]:
         return
     for number, reason in enumerate(pod.reasons):
         begin = f"{first}:" if number == 0 and first.strip() else " " * 15
-        without = "without " if reason.effect is Effect.WITHOUT and pod.verdict is not Verdict.WITHOUT else ""
-        yield f"{begin} {without}{reason.field}: {reason.consequence}"
+        yield f"{begin} {reason.field}: {reason.consequence}"
 
 
 def _coloured(severity: Severity, paint: Paint) -> str:

@@ -87,8 +87,6 @@ def _answers(
     agent.require("podsync")
     known = agent.streams("objects.changed", timeout=TIMEOUT_SECONDS)["objects.changed"]
     listening = listening_ports()
-    static_cpus = config.document.get("cpuManagerPolicy") == "static"
-    static_memory = config.document.get("memoryManagerPolicy") == "Static"
     for file, document in asked:
         found = candidate(document, file, namespace, node, static=static or alone, applied=alone and not static)
         if found.pod is None:
@@ -98,7 +96,7 @@ def _answers(
             candidate=found,
             preview=_preview(agent, found, found.pod),
             references=tuple(_references(found.pod, given, known, alone=alone)),
-            unsupported=unsupported(found.pod, static_cpus=static_cpus, static_memory=static_memory),
+            unsupported=unsupported(found.pod),
             listening=listening,
         )
 

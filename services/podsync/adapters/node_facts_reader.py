@@ -52,6 +52,7 @@ def read_node_facts(config: EffectiveConfig, resources: NodeResources, *, cgroup
         memory_throttling_factor=config.memory_throttling_factor,
         cpu_cfs_quota=config.cpu_cfs_quota,
         cpu_cfs_quota_period=int(config.cpu_cfs_quota_period * 1e6),
+        quota_of_exclusive_cpus=not enabled(config.feature_gates, "DisableCPUQuotaWithExclusiveCPUs"),
         pod_pids_limit=config.pod_pids_limit,
         seccomp_default=config.seccomp_default,
         stop_signals=bool(config.feature_gates.get("ContainerStopSignals")),

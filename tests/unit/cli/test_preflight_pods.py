@@ -67,17 +67,6 @@ def test_a_type_of_volume_of_a_later_release_is_not_taken_for_an_empty_one() -> 
     assert verdict(pod) == (Verdict.RUNS, [])  # in a manifest it becomes an emptyDir, as with the kubelet
 
 
-def test_a_field_without_effect_is_a_warning() -> None:
-    amounts = {kind: {"cpu": "2", "memory": "1Gi"} for kind in ("limits", "requests")}
-    pod = a_pod(container={"resources": amounts})
-    assert verdict(pod, static_cpus=True) == (Verdict.WITHOUT, ["spec.containers[0].resources.limits.cpu"])
-    shown = text(verdict_on(pod, NodeSupport(static_cpus=True)))
-    assert shown[2].startswith(
-        "  runs without   shop/web: spec.containers[0].resources.limits.cpu: the container shares"
-    )
-    assert shown[-1] == "this agent can take over: 0 problems, 1 warning"
-
-
 def test_a_claim_counts_by_its_persistent_volume() -> None:
     volumes = [{"name": "a", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "b", "ephemeral": {}}]
     claims: dict[str, Any] = {"shop/data": {"rbd": {}}, "shop/web-b": {"csi": {}}}

@@ -23,7 +23,6 @@ READ_ELSEWHERE = {
     "logging.options.text.splitStream": "shared/config/settings.py",
     "memorySwap.swapBehavior": "services/podsync/adapters/node_facts_reader.py",
     "mergeDefaultEvictionSettings": "shared/config/layers.py",
-    "reservedSystemCPUs": "shared/config/node_settings.py",
     "singleProcessOOMKill": "services/podsync/adapters/node_facts_reader.py",
     "userNamespaces.idsPerPod": "services/podsync/adapters/node_facts_reader.py",
 }

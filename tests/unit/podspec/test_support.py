@@ -140,29 +140,10 @@ def test_claims_of_a_container_make_it_wait() -> None:
     assert found(pod) == [("spec.containers[0].resources.claims", Effect.WAITS)]
 
 
-@pytest.mark.parametrize(
-    ("cpu", "requested", "without"), [("2", "2", True), ("1500m", "1500m", False), ("2", "1", False)]
-)
-def test_exclusive_cpus_are_without_effect_for_integers_of_guaranteed_pods(
-    cpu: str, requested: str, without: bool
-) -> None:
-    amounts = {"limits": {"cpu": cpu, "memory": "1Gi"}, "requests": {"cpu": requested, "memory": "1Gi"}}
-    pod = a_pod({"resources": amounts})
-    field = "spec.containers[0].resources.limits.cpu"
-    assert found(pod, static_cpus=True) == ([(field, Effect.WITHOUT)] if without else [])
-    assert found(pod) == []
-
-
-def test_the_memory_policy_is_without_effect_for_guaranteed_pods() -> None:
-    pod = a_pod({"resources": {"limits": {"cpu": "1500m", "memory": "1Gi"}}})
-    assert found(pod, static_memory=True) == [("spec.containers[0].resources.limits.memory", Effect.WITHOUT)]
-
-
 def test_the_gravest_comes_first() -> None:
     pod = mounting({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}, volumes=[{"name": "v", "fc": {}}])
     pod["spec"]["resourceClaims"] = [{"name": "gpu"}]
-    effects = [one.effect for one in unsupported(pod, static_cpus=True)]
-    assert effects == [Effect.REJECTED, Effect.WAITS, Effect.WITHOUT]
+    assert [one.effect for one in unsupported(pod)] == [Effect.REJECTED, Effect.WAITS]
 
 
 @pytest.mark.parametrize("kind", sorted(VOLUME_TYPES.keys() - set(CLAIMED) | {"local"}))
