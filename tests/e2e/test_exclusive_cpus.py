@@ -1,0 +1,73 @@
+"""Whole CPUs for a container of a Guaranteed pod on a real containerd: what the kernel lets each container run on."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shared.model.cpu_list import parse_cpus, write_cpus
+from shared.model.objects import Object
+from shared.model.runtime import Container
+from tests.support.agents.world import World, busybox_pod
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio, pytest.mark.timeout(300)]
+
+STATIC = {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "100m"}}
+ONLINE = parse_cpus(Path("/sys/devices/system/cpu/online").read_text()) or frozenset()
+OWN = {"cpu": "1", "memory": "16Mi"}
+
+
+def asking(name: str, resources: Object) -> Object:
+    pod = busybox_pod(name)
+    pod["spec"]["containers"][0]["resources"] = resources
+    return pod
+
+
+def cpus_of(container: Container) -> frozenset[int]:
+    """The CPUs on which the kernel lets the container's first process run."""
+    return frozenset(os.sched_getaffinity(container.pid))
+
+
+async def cpus_inside(world: World, container: Container) -> str:
+    """The same, as a process that is started in the container now sees it."""
+    answer = await world.runtime.exec_sync(container.id, ["grep", "Cpus_allowed_list", "/proc/self/status"], timeout=10)
+    return answer.stdout.decode().split()[-1]
+
+
+@pytest.mark.skipif(len(ONLINE) < 2, reason="one CPU is reserved, and one is given away")
+async def test_no_container_runs_on_the_cpu_of_another_before_during_and_after_kills_of_podsync() -> None:
+    async with World(config=STATIC) as world:
+        world.put_manifest("shared", asking("shared", {"requests": {"cpu": "100m"}}))
+        shared = (await world.wait_running("shared")).containers[0]
+        assert cpus_of(shared) == ONLINE
+
+        old = world.pid_of("podsync")
+        world.crash_at("podsync.acted.SetContainerCpus")
+        world.put_manifest("own", asking("own", {"requests": OWN, "limits": OWN}))
+        await world.wait_back("podsync", old)
+        assert world.crashed
+        own = (await world.wait_running("own")).containers[0]
+        given = cpus_of(own)
+        assert (len(given), cpus_of(shared)) == (1, ONLINE - given)
+        assert await cpus_inside(world, own) == write_cpus(given)
+        assert await cpus_inside(world, shared) == write_cpus(ONLINE - given)
+
+        await world.wait_back("podsync", world.kill("podsync"))
+        await world.wait_served("own", "shared")
+        for name, before in (("own", own), ("shared", shared)):
+            [after] = (await world.wait_running(name)).containers
+            assert (after.id, after.started_at) == (before.id, before.started_at)
+        assert (cpus_of(own), cpus_of(shared)) == (given, ONLINE - given)
+
+        world.put_manifest("late", asking("late", {}))
+        late = (await world.wait_running("late")).containers[0]
+        assert cpus_of(late) == ONLINE - given
+        world.remove_manifest("own")
+        await world.wait_gone("own")
+        await world.wait_for(_has(shared, ONLINE), "the freed CPU to be shared again")
+        await world.wait_for(_has(late, ONLINE), "the same")
+
+
+def _has(container: Container, cpus: frozenset[int]) -> Callable[[], bool]:
+    return lambda: cpus_of(container) == cpus
