@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from bus.messages.bootstrap import CertificateState, NodeConfigStatus
+from bus.messages.device_plugins import DeviceResource
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeImages, NodeObserved, ProbeResults
 from bus.messages.podsync import AdmittedPod, ImagePull, NodePressure, NodeResources, PodProbes, PodStatus, PodVolumes
@@ -163,6 +164,14 @@ PLUGINS_REGISTERED = Stream(
     key="`<type>/<name>`",
     content="plugins that registered at a socket below `plugins_registry`",
     recovery="the sockets",
+)
+DEVICES_RESOURCES = Stream(
+    "devices.resources",
+    "volume",
+    DeviceResource,
+    key="name of the resource",
+    content="the resources of device plugins: devices with their health, and whether the plugin is connected",
+    recovery="a record of the plugins' sockets; their lists",
 )
 RUNTIME_PODS = Stream(
     "runtime.pods",

@@ -7,12 +7,13 @@ Purpose
     reported as an error. Each type is a plugin (`plugins/`); volumes that pods share may have a device below them. The
     claim of a volume is resolved first, to the source of its PersistentVolume; one that was resolved for a pod stays so
     while the pod is there, whatever becomes of the claim. Registers the plugins of the node, such as CSI drivers, whose
-    sockets are below `plugins_registry`. Where a CSIDriver requires it, its driver is called again for the number of
-    volumes that the node takes.
+    sockets are below `plugins_registry`, and device plugins at `device-plugins/kubelet.sock`, whose devices it follows.
+    Where a CSIDriver requires it, its driver is called again for the number of volumes that the node takes.
 
 Owns
-    `volumes.mounted`, `volumes.in_use`, `plugins.registered` and `events/volume`; on disk `pods/<uid>`, its `volumes/`,
-    `plugins/` and `volume-subpaths/`; the shared mount propagation of the root directory.
+    `volumes.mounted`, `volumes.in_use`, `plugins.registered`, `devices.resources` and `events/volume`; on disk
+    `pods/<uid>`, its `volumes/`, `plugins/` and `volume-subpaths/`; the shared mount propagation of the root directory;
+    `bulkhead/volume/device_plugins.json`.
 
 Follows
     `pods.volumes`; `objects.changed`, to refresh files and to read claims again at once; `node.object`, for the labels
@@ -28,11 +29,12 @@ Answers
     status, which also writes the status of claims whose volumes are expanded.
 
 Persists
-    Nothing of its own: the directories, their ready markers and the kernel's mount table are the record. Tokens and
-    keys of certificates are in memory and in the tmpfs of their pods only, Secrets in the tmpfs only; both go to a
-    CSI driver that requires them. `vol_data.json` names driver and handle of a CSI volume, beside its directory and
-    beside its staging directory; that of a block volume is below `plugins/kubernetes.io/csi/volumeDevices`. It is
-    written before the driver is called, and removed after the driver was called to take the volume away.
+    The sockets of device plugins, before their registration is answered. Else nothing of its own: the directories,
+    their ready markers and the kernel's mount table are the record. Tokens and keys of certificates are in memory and
+    in the tmpfs of their pods only, Secrets in the tmpfs only; both go to a CSI driver that requires them.
+    `vol_data.json` names driver and handle of a CSI volume, beside its directory and beside its staging directory; that
+    of a block volume is below `plugins/kubernetes.io/csi/volumeDevices`. It is written before the driver is called, and
+    removed after the driver was called to take the volume away.
 
 On restart
     The plugins find every volume below `pods/*/volumes` and every device; all are uncertain in the actual state of the
@@ -55,9 +57,11 @@ On restart
     volume, and a repeated request uses it. Killed while it removes `pods/<uid>`: the directory was first renamed to
     `pods/.removing-<uid>.<token>`, where it is found. Every plugin is called again. `plugins.registered` is complete
     once each socket found has registered its plugin, was refused, or has failed for about 4 minutes; until then a
-    plugin that does not answer is not called gone. A CSI call that was cut short is repeated, as CSI permits: a volume
-    with a record is published again where a pod needs it, else unpublished. An expansion that was cut short is
-    performed again: the claim's status shows the new size only after it.
+    plugin that does not answer is not called gone. Device plugins are connected again through the record of their
+    sockets; killed before a registration was saved, its plugin gets an error and registers again. `devices.resources`
+    is complete once each of them has listed its devices or could not be reached. A CSI call that was cut short is
+    repeated, as CSI permits: a volume with a record is published again where a pod needs it, else unpublished. An
+    expansion that was cut short is performed again: the claim's status shows the new size only after it.
 
 Limits per pod
     Operations have threads by kind: work below the root directory, checks of hostPaths, devices, changes of a volume's

@@ -9,6 +9,7 @@ from pathlib import Path
 from bus.interface import Change
 from bus.messages.sources import NodeObject
 from bus.messages.streams import (
+    DEVICES_RESOURCES,
     NODE_OBJECT,
     NODE_RESOURCES,
     OBJECTS_CHANGED,
@@ -30,6 +31,7 @@ from services.volume.adapters.threads import call_in_loop
 from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.controllers.csi_limits import CsiLimits
+from services.volume.controllers.device_plugins import DevicePlugins
 from services.volume.controllers.memory_swap_warning import warn_of_swapped_memory
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.plugin_registration import PluginRegistration
@@ -55,8 +57,8 @@ def build(context: Context) -> "Volume":
 
 
 class Volume:
-    """The service volume: the only owner of `volumes.mounted` and `plugins.registered`, and the only process that
-    mounts. `calls`: performs the operations, None = the plugins do."""
+    """The service volume: the only owner of `volumes.mounted`, `plugins.registered` and `devices.resources`, and the
+    only process that mounts. `calls`: performs the operations, None = the plugins do."""
 
     def __init__(self, context: Context, plugins: Plugins = PLUGINS, calls: PluginCalls | None = None) -> None:
         bus, clock, root = context.bus, context.clock, context.config.root_dir
@@ -72,7 +74,9 @@ class Volume:
             Attachments(secrets.token_hex(4), by_controller=context.config.controller_attach_detach),
         )
         sockets = PluginSockets(Path(root) / "plugins_registry")
-        self._registration = registration = PluginRegistration(bus, clock, sockets, bus.own(PLUGINS_REGISTERED))
+        self._devices = DevicePlugins(bus, clock, Path(root), bus.own(DEVICES_RESOURCES), context.metrics)
+        registration = PluginRegistration(bus, clock, sockets, bus.own(PLUGINS_REGISTERED), self._devices)
+        self._registration = registration
         metrics = VolumeMetrics(context.metrics, reconciler, certificates.states)
         called = partial(call_in_loop, asyncio.get_running_loop(), metrics.driver_called)
         drivers = CsiDrivers(partial(registration.endpoint, CSI), called)
@@ -114,11 +118,15 @@ class Volume:
 
     async def run(self) -> None:
         """Reconcile whenever something changed and register plugins, until cancelled; mounts are left as they are."""
-        registering = asyncio.create_task(restarted(self.bus, "plugin registration", self._registration.run))
-        updating = asyncio.create_task(restarted(self.bus, "volume limits", self._limits.run))
+        parts = {
+            "plugin registration": self._registration.run,
+            "device plugins": self._devices.run,
+            "volume limits": self._limits.run,
+        }
+        tasks = [asyncio.create_task(restarted(self.bus, name, run)) for name, run in parts.items()]
         try:
             await self._reconciliation.run()
         finally:
-            registering.cancel()
-            updating.cancel()
+            for task in tasks:
+                task.cancel()
             await self._usages.close()

@@ -18,7 +18,7 @@ Answer = TypeVar("Answer", bound=Message)
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024  # of one answer, as in the kubelet's gRPC
 _MAX_ERROR_CHARACTERS = 4096  # of an error that a plugin returns
-_OPTIONS = (
+CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_metadata_size", 64 * 1024),
     ("grpc.default_authority", "localhost"),
@@ -36,6 +36,21 @@ class PluginCallError(Exception):
         self.code, self.message = code, message
 
 
+def call_error(error: Any) -> PluginCallError:
+    """Return the error of a call that ended with this `grpc.RpcError`."""
+    return PluginCallError(code_name(error.code()), (error.details() or "")[:_MAX_ERROR_CHARACTERS])
+
+
+def decoded(data: bytes, kind: type[Answer], method: str) -> Answer:
+    """Return the answer to the method. Raises PluginCallError."""
+    message = kind()
+    try:
+        message.ParseFromString(data)
+    except DecodeError:
+        raise PluginCallError("Internal", f"the answer to {method} cannot be decoded") from None
+    return message
+
+
 class PluginConnection:
     """Calls over one channel. Blocking; made by `connected`."""
 
@@ -45,11 +60,6 @@ class PluginConnection:
     def call(self, method: str, request: Message, answer: type[Answer], timeout: float) -> Answer:
         """Call `/package.Service/Method`; `timeout` in seconds includes the connection. Raises PluginCallError."""
 
-        def decoded(data: bytes) -> Answer:
-            message = answer()
-            message.ParseFromString(data)
-            return message
-
         # As a stream, for a unary call waits for its timeout when a plugin answers twice.
         call = self._channel.unary_stream(
             method, request_serializer=_serialized, response_deserializer=lambda data: data
@@ -58,15 +68,11 @@ class PluginConnection:
         try:
             found = list(islice(answers, 2))
         except grpc.RpcError as error:
-            code, details = error.code(), error.details()
-            raise PluginCallError(code_name(code), (details or "")[:_MAX_ERROR_CHARACTERS]) from None
+            raise call_error(error) from None
         if len(found) != 1:
             answers.cancel()
             raise PluginCallError("Internal", f"{method} has {'two answers' if found else 'no answer'}")
-        try:
-            return decoded(found[0])
-        except DecodeError:
-            raise PluginCallError("Internal", f"the answer to {method} cannot be decoded") from None
+        return decoded(found[0], answer, method)
 
 
 def _serialized(message: Message) -> bytes:
@@ -76,7 +82,7 @@ def _serialized(message: Message) -> bytes:
 @contextmanager
 def connected(socket: str) -> Iterator[PluginConnection]:
     """A connection to the plugin at the absolute path of its socket; opened by the first call."""
-    channel = grpc.insecure_channel(f"unix:{socket}", options=_OPTIONS)
+    channel = grpc.insecure_channel(f"unix:{socket}", options=CHANNEL_OPTIONS)
     try:
         yield PluginConnection(channel)
     finally:

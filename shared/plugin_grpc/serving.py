@@ -4,6 +4,7 @@ The socket appears under its name when it takes calls. It is made beside that na
 that it bound when it ends, which a successor's socket must survive.
 """
 
+import asyncio
 import contextlib
 import errno
 import logging
@@ -21,6 +22,7 @@ log = logging.getLogger(__name__)
 MAX_CALLS = 128  # at the same time, over all connections
 MAX_REQUEST_BYTES = 64 * 1024
 MAX_SOCKET_PATH_BYTES = 107  # of a Unix socket's path
+RETRY_SECONDS = 5.0  # between two attempts to open the socket
 _CODES = {
     "Unknown": grpc.StatusCode.UNKNOWN,
     "ResourceExhausted": grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -84,6 +86,25 @@ class SocketServer:
             await server.stop(None)
             raise
         self._server = server
+
+    async def open(self, trouble: Callable[[str | None], None]) -> None:
+        """Take calls as soon as the socket can be opened. `trouble` receives the line about why it cannot, and then
+        None."""
+        logged = ""
+        while True:
+            try:
+                await self.start()
+            except OSError as error:
+                reason = error.strerror or str(error)
+                line = f"{self._path}: cannot listen: {reason} (repair its directory, or restart bootstrap)"
+                if line != logged:
+                    log.error("%s; trying again every %d s", line, RETRY_SECONDS)
+                logged = line
+                trouble(line)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                trouble(None)
+                return
 
     async def stop(self) -> None:
         """Take no more calls; those in progress get a second."""

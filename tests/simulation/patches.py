@@ -12,6 +12,7 @@ from unittest import mock
 from services.pleg.core.probe_memory import ProbeMemory
 from services.podsync.adapters import node_facts_reader
 from services.podsync.adapters.story import StoryFiles
+from services.volume.controllers.device_plugins import DevicePlugins
 from services.volume.controllers.plugin_registration import PluginRegistration
 from shared.config.effective import EffectiveConfig
 from shared.host import cgroup_layout
@@ -91,7 +92,7 @@ _FACTS = _Once(
 _MACHINE = _Once(lambda c: node_facts_reader.read_machine_facts(c, _RESOURCES(c)))
 
 
-async def _wait(_: PluginRegistration) -> None:
+async def _wait(_: PluginRegistration | DevicePlugins) -> None:
     """No plugin has a socket on the simulated node."""
     await asyncio.Event().wait()
 
@@ -113,5 +114,6 @@ def machine() -> Iterator[None]:
         mock.patch("services.sources.controllers.static_pods.ManifestWatch", ManifestWatch),
         mock.patch("services.volume.adapters.root_dir.prepare", lambda _: None),
         mock.patch.object(PluginRegistration, "run", _wait),
+        mock.patch.object(DevicePlugins, "run", _wait),
     ):
         yield

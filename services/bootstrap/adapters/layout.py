@@ -1,8 +1,8 @@
 """Makes the directories that a kubelet makes at its start, with their modes (config.md 5.9), whatever the umask is.
 
 Existing directories keep their modes, as with the kubelet. podsync and volume make what is below a pod's directory.
-On a node with SELinux, drivers in containers may make their sockets in `plugins` and `plugins_registry` (volumes.md
-8.1).
+On a node with SELinux, plugins in containers may make their sockets in `plugins`, `plugins_registry` (volumes.md 8.1)
+and `device-plugins` (node.md 4.15).
 """
 
 import logging
@@ -16,7 +16,7 @@ from shared.host.selinux import selinux_enabled
 
 log = logging.getLogger(__name__)
 
-_PLUGIN_DIRECTORIES = ("plugins", "plugins_registry")
+_PLUGIN_DIRECTORIES = ("plugins", "plugins_registry", "device-plugins")
 _PLUGIN_LABEL = "system_u:object_r:container_file_t:s0"
 
 
@@ -37,7 +37,7 @@ def make_layout(config: EffectiveConfig) -> None:
 def directories(config: EffectiveConfig) -> list[tuple[Path, int]]:
     """Return each directory with its mode, parents first."""
     root, pod_logs = Path(config.root_dir), Path(config.pod_logs_dir)
-    below_root = ("pods", "plugins", "plugins_registry", "pod-resources")
+    below_root = ("pods", "plugins", "plugins_registry", "pod-resources", "device-plugins")
     return [
         (root, 0o750),
         *((root / name, 0o750) for name in below_root),

@@ -26,7 +26,6 @@ log = logging.getLogger(__name__)
 
 SOCKET = "pod-resources/kubelet.sock"  # a path below the root directory
 QPS, BURST = 100, 10  # of all methods together
-_RETRY_SECONDS = 5.0
 _TROUBLE = "pod-resources"
 
 _REQUESTS = "kubelet_pod_resources_endpoint_requests"
@@ -73,30 +72,13 @@ class PodResources:
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Add a task to `tasks` that opens the socket."""
-        self._opening = tasks.create_task(self._open(), name="pod-resources")
+        self._opening = tasks.create_task(self._server.open(partial(self._bus.trouble, _TROUBLE)), name="pod-resources")
 
     async def close(self) -> None:
         """Release the socket."""
         if self._opening is not None:
             self._opening.cancel()
         await self._server.stop()
-
-    async def _open(self) -> None:
-        logged = ""
-        while True:
-            try:
-                await self._server.start()
-            except OSError as error:
-                reason = error.strerror or str(error)
-                line = f"{self._path}: cannot listen: {reason} (repair its directory, or restart bootstrap)"
-                if line != logged:
-                    log.error("%s; trying again every %d s", line, _RETRY_SECONDS)
-                logged = line
-                self._bus.trouble(_TROUBLE, line)
-                await asyncio.sleep(_RETRY_SECONDS)
-            else:
-                self._bus.trouble(_TROUBLE, None)
-                return
 
     async def _counted(self, version: str, counters: Any, handle: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
         now = self._clock.monotonic()

@@ -71,9 +71,9 @@ class CsiNodeReconciler:
 
     def _on_plugin(self, change: Change[RegisteredPlugin]) -> None:
         match change:
-            case Put(_, plugin):
+            case Put(_, plugin) if plugin.csi is not None:
                 self._gone.discard(plugin.name)
-            case Deleted(key):
+            case Deleted(key) if key.startswith("CSIPlugin/"):
                 self._gone.add(key.partition("/")[2])
         self._changed.set()
 

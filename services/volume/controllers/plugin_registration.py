@@ -14,10 +14,16 @@ from bus.messages.volume import RegisteredPlugin
 from services.volume.adapters import registration
 from services.volume.adapters.plugin_sockets import PluginSockets
 from services.volume.adapters.threads import Threads
+from services.volume.controllers.device_plugins import DevicePlugins
+from services.volume.core.device_plugins.plugin_checks import UnusableDevicesError
 from services.volume.core.registration.plugin_answers import (
     CSI,
+    DEVICE,
+    PluginInfo,
     UnusablePluginError,
     registered_csi,
+    registered_device_plugin,
+    unusable_device_plugin,
     version_of,
     with_limit,
 )
@@ -35,10 +41,18 @@ _TROUBLE = "plugin registration"
 
 class PluginRegistration:
     """Registers plugins and publishes them. `run` is the loop; `on_change` is called after each change of what is
-    published."""
+    published. `devices` receives the device plugins."""
 
-    def __init__(self, bus: Bus, clock: Clock, sockets: PluginSockets, stream: OwnedStream[RegisteredPlugin]) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        clock: Clock,
+        sockets: PluginSockets,
+        stream: OwnedStream[RegisteredPlugin],
+        devices: DevicePlugins,
+    ) -> None:
         self._bus, self._clock, self._sockets, self._stream = bus, clock, sockets, stream
+        self._devices = devices
         self._registry = PluginRegistry()
         self._threads = Threads("plugins", MAX_TRIED_SOCKETS, clock)
         self._changed, self._looks_due = asyncio.Event(), True
@@ -136,12 +150,7 @@ class PluginRegistration:
     async def _register(self, path: str, identity: Identity) -> None:
         info = await self._threads.call(registration.get_info, path)
         version = version_of(info, path, self._registry.other(path, info.type, info.name))
-        try:
-            node = await self._threads.call(registration.node_get_info, info.endpoint)
-        except PluginCallError as error:
-            text = f"RegisterPlugin error -- plugin registration failed with err: {error}"
-            raise UnusablePluginError(text, final=False) from None
-        plugin = registered_csi(info, version, node)
+        plugin = await (self._register_device_plugin if info.type == DEVICE else self._register_csi)(info, version)
         crash_point("volume.plugin.answered")
         if not self._registry.registered(path, identity, plugin):
             return
@@ -154,14 +163,31 @@ class PluginRegistration:
             # The kubelet counts this as a failure of the registration; a driver that is not notified restarts itself.
             log.warning("the plugin at %s does not take its registration status: %s", path, error)
 
+    async def _register_csi(self, info: PluginInfo, version: str) -> RegisteredPlugin:
+        try:
+            node = await self._threads.call(registration.node_get_info, info.endpoint)
+        except PluginCallError as error:
+            text = f"RegisterPlugin error -- plugin registration failed with err: {error}"
+            raise UnusablePluginError(text, final=False) from None
+        return registered_csi(info, version, node)
+
+    async def _register_device_plugin(self, info: PluginInfo, version: str) -> RegisteredPlugin:
+        try:
+            await self._devices.register(info.name, info.endpoint)
+        except UnusableDevicesError as error:
+            raise unusable_device_plugin(error) from None
+        return registered_device_plugin(info, version)
+
     def _publish(self) -> None:
         plugins = self._registry.plugins()
         keys = self._stream.keys()
         before = {key: self._stream.get(key) for key in keys}
-        for key in before:
+        for key, plugin in before.items():
             if key not in plugins:
                 log.info("plugin %s is deregistered: its socket is gone", key)
                 self._stream.delete(key, "its socket is gone")
+                if plugin is not None and plugin.type == DEVICE:
+                    self._devices.deregister(plugin.name, plugin.endpoint)
         for key, plugin in plugins.items():
             if before.get(key) != plugin:
                 log.info("plugin %s is registered: version %s at %s", key, plugin.version, plugin.endpoint)

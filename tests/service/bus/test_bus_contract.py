@@ -240,7 +240,7 @@ class TestStreams:
         world.publish_raw(owner, follower.bus, (BEATS_TOPIC, foreign))
         await world.until(lambda: follower.stream.stale)
         troubles = follower.bus._present_beat().troubles
-        assert troubles == ("sources speaks bus protocol 3.0 and podsync 2.7: restart the older one",)
+        assert troubles == ("sources speaks bus protocol 3.0 and podsync 2.8: restart the older one",)
 
     async def test_only_the_owner_owns_and_only_once(self, world: Harness) -> None:
         bus = world.bus("sources")

@@ -12,10 +12,10 @@ import pytest
 
 from bus.messages.podsync import PodStatus
 from bus.messages.sources import DesiredPod
-from services.server.controllers import pod_resources
 from services.server.controllers.pod_resources import BURST, SOCKET
 from shared.plugin_grpc import pod_resources_v1_pb2 as v1
 from shared.plugin_grpc import pod_resources_v1alpha1_pb2 as v1alpha1
+from shared.plugin_grpc import serving
 from tests.service.server.running import Running, configuration, running
 from tests.support.waits.deadline import WAIT_SECONDS
 
@@ -186,7 +186,7 @@ async def test_a_successor_takes_the_place_of_a_killed_process_and_of_one_that_e
 async def test_a_socket_that_cannot_be_opened_is_a_trouble_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pod_resources, "_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(serving, "RETRY_SECONDS", 0.05)
     async with running(configuration(tmp_path)) as server:
         assert (await server.get(server.read_only + "/healthz"))[0] == 200
         (tmp_path / "root" / "pod-resources").mkdir(parents=True)

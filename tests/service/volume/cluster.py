@@ -25,6 +25,7 @@ from shared.time.clock import SystemClock
 from tests.fakes.followed import FollowedStream
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.running_service import running_service
+from tests.service.volume.node import without_device_plugins
 from tests.support.waits.deadline import WAIT_SECONDS
 
 ACCESS = {
@@ -72,6 +73,7 @@ def without_mounts(patch: pytest.MonkeyPatch) -> None:
     def mount_tmpfs(path: Path, *, size: int) -> None:
         mounts.add(str(path))
 
+    without_device_plugins(patch)
     patch.setattr(root_dir, "prepare", lambda path: Path(path).mkdir(exist_ok=True))
     patch.setattr(backing_directory, "mount_tmpfs", mount_tmpfs)
     patch.setattr(os.path, "ismount", lambda path: str(path) in mounts)

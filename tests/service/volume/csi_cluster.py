@@ -28,6 +28,7 @@ from services.volume.plugins import csi_block, csi_staging
 from tests.fakes.csi_driver import EXPAND, STAGE, STATS, CsiDriver
 from tests.fakes.followed import FollowedStream
 from tests.service.volume.cluster import Cluster
+from tests.service.volume.node import without_device_plugins
 from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.volume.claims import CLAIM, PV, claim, volume
 
@@ -175,6 +176,7 @@ class CsiCluster(Cluster):
 def csi_cluster(path: Path, monkeypatch: pytest.MonkeyPatch) -> CsiCluster:
     """A cluster whose driver and neighbours do not run yet. `path`: a short one, for that of a socket has at most 107
     bytes."""
+    without_device_plugins(monkeypatch)
     monkeypatch.setattr(root_dir, "prepare", lambda path: Path(path).mkdir(parents=True, exist_ok=True))
     monkeypatch.setattr(orphans, "ORPHAN_GRACE_SECONDS", 0.05)
     for room in (operation_backoff, claim_reads, plugin_registry):  # the tests wait for what a retry does, not for it

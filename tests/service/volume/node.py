@@ -10,9 +10,10 @@ import pytest
 
 from bus.messages.beat import Beat
 from bus.messages.podsync import PodState, PodVolumes
-from bus.messages.streams import PLUGINS_REGISTERED, PODS_VOLUMES, VOLUMES_MOUNTED, events_of
+from bus.messages.streams import DEVICES_RESOURCES, PLUGINS_REGISTERED, PODS_VOLUMES, VOLUMES_MOUNTED, events_of
 from services.frame.launch import Context
 from services.volume.adapters import root_dir
+from services.volume.controllers.device_plugins import DevicePlugins
 from services.volume.core.mounting import orphans
 from services.volume.plugins.registry import PLUGINS
 from services.volume.service import Volume
@@ -53,6 +54,7 @@ class Node:
         self.mounted = FollowedStream(self.podsync, VOLUMES_MOUNTED)
         self.events = FollowedStream(self.podsync, events_of("volume"))
         self.registered = FollowedStream(self.podsync, PLUGINS_REGISTERED)
+        self.resources = FollowedStream(self.podsync, DEVICES_RESOURCES)
         self.troubles: tuple[str, ...] = ()  # of volume, in its newest beat
         self._beaten = asyncio.Event()
         self.podsync.on_beat(self._on_beat)
@@ -114,13 +116,24 @@ class Node:
                 await asyncio.sleep(0)
 
 
-async def started_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """With podsync running, without mounts, and with a short grace for orphans."""
+def without_device_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No device plugin can register: their socket has a path that is too long in the directories of most tests."""
+
+    async def wait(_: DevicePlugins) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(DevicePlugins, "run", wait)
+
+
+async def started_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, device_plugins: bool = False) -> Node:
+    """With podsync running, without mounts, with a short grace for orphans, and with device plugins where required."""
 
     def without_mounts(path: str) -> None:
         Path(path).mkdir(exist_ok=True)
 
     monkeypatch.setattr(root_dir, "prepare", without_mounts)
+    if not device_plugins:
+        without_device_plugins(monkeypatch)
     monkeypatch.setattr(orphans, "ORPHAN_GRACE_SECONDS", 0.05)
     node = Node(tmp_path)
     await node.podsync.start()

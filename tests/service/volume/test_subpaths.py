@@ -11,7 +11,7 @@ from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
 from services.volume.adapters import root_dir, subpaths
 from services.volume.controllers import subpath_requests as requests
 from services.volume.core.mounting import orphans
-from tests.service.volume.node import Node
+from tests.service.volume.node import Node, without_device_plugins
 
 SECRET_PATH = "of-a-secret"
 
@@ -22,6 +22,7 @@ async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(orphans, "ORPHAN_GRACE_SECONDS", 0.05)
     monkeypatch.setattr(subpaths, "bind", lambda source, target: None)
     monkeypatch.setattr(subpaths, "unmount_all", lambda target: None)
+    without_device_plugins(monkeypatch)
     node = Node(tmp_path)
     await node.podsync.start()
     return node

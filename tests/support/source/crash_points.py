@@ -77,6 +77,7 @@ OF_OTHER_TESTS = {
     "tests/service/volume/test_csi_kills.py": tuple(
         f"volume.csi.{step}.{method}" for step in ("calling", "answered") for method in CSI_METHODS
     ),
+    "tests/service/volume/test_device_plugins.py": ("volume.device_plugin.saved",),
     "tests/service/volume/test_plugin_registration.py": ("volume.plugin.answered", "volume.plugin.published"),
     "tests/service/podsync/test_resize.py": (
         *(f"podsync.{step}.ResizePod" for step in ("saved", "published", "acted")),

@@ -45,6 +45,7 @@ def test_modes_are_the_kubelets_whatever_the_umask(tmp_path: Path) -> None:
         "lib/kubelet/pods": 0o750,
         "lib/kubelet/plugins": 0o750,
         "lib/kubelet/plugins_registry": 0o750,
+        "lib/kubelet/device-plugins": 0o750,
         "lib/kubelet/pod-resources": 0o750,
         "lib/kubelet/checkpoints": 0o700,
         "lib/kubelet/pki": 0o755,
@@ -91,7 +92,7 @@ def test_with_selinux_the_directories_of_plugins_get_the_label_of_container_file
     monkeypatch.setattr(os, "setxattr", setxattr)
     make_layout(config(tmp_path))
     label = ("security.selinux", b"system_u:object_r:container_file_t:s0")
-    assert labels == ({"plugins": label, "plugins_registry": label} if enabled else {})
+    assert labels == (dict.fromkeys(("plugins", "plugins_registry", "device-plugins"), label) if enabled else {})
 
 
 def test_a_label_that_cannot_be_set_is_one_warning_for_each_directory(
@@ -105,6 +106,6 @@ def test_a_label_that_cannot_be_set_is_one_warning_for_each_directory(
     make_layout(config(tmp_path))
     warnings = [record.getMessage() for record in caplog.records]
     assert [line.partition(":")[0] for line in warnings] == [
-        f"{tmp_path}/lib/kubelet/{name}" for name in ("plugins", "plugins_registry")
+        f"{tmp_path}/lib/kubelet/{name}" for name in ("plugins", "plugins_registry", "device-plugins")
     ]
     assert all("Operation not supported" in line and "chcon" in line for line in warnings)

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from bus.messages.volume import CsiNode, RegisteredPlugin
+from services.volume.core.device_plugins import plugin_checks
 from shared.podspec.names import dns_subdomain, label_value, qualified_name
 
-CSI = "CSIPlugin"
-HANDLED = (CSI,)
+CSI, DEVICE = "CSIPlugin", "DevicePlugin"
+HANDLED = (CSI, DEVICE)
 _MAX_VOLUME_COUNT = 2**31 - 1  # a CSINode takes no larger one
 _MAX_CHARACTERS = 4096  # of an endpoint, and of all versions together; those of real plugins are much shorter
 _MAX_SEGMENTS = 64
@@ -52,6 +53,8 @@ def version_of(info: PluginInfo, socket: str, other: RegisteredPlugin | None) ->
     if info.type not in HANDLED:
         handler = f"no handler registered for plugin type: {info.type[:64]} at socket {socket}"
         raise UnusablePluginError(f"RegisterPlugin error -- {handler}")
+    if info.type == DEVICE:
+        return _device_plugin_version(info)
     found = _validated(info, other)
     if isinstance(found, str):
         return found
@@ -77,6 +80,31 @@ def with_limit(plugin: RegisteredPlugin, node: NodeInfo) -> RegisteredPlugin:
 
 def _count(node: NodeInfo) -> int:
     return min(max(node.max_volumes, 0), _MAX_VOLUME_COUNT)
+
+
+def registered_device_plugin(info: PluginInfo, version: str) -> RegisteredPlugin:
+    """Return the device plugin as it is published."""
+    return RegisteredPlugin(type=info.type, name=info.name, endpoint=info.endpoint, version=version)
+
+
+def unusable_device_plugin(error: Exception) -> UnusablePluginError:
+    """Return the error for a device plugin that cannot be used now."""
+    text = f"RegisterPlugin error -- plugin registration failed with err: {error}"
+    return UnusablePluginError(text, final=False)
+
+
+def _device_plugin_version(info: PluginInfo) -> str:
+    try:
+        plugin_checks.check_resource(info.name)
+        plugin_checks.check_socket(info.endpoint)
+        if plugin_checks.VERSION not in info.versions:
+            raise plugin_checks.UnusableDevicesError(
+                f"manager version, {plugin_checks.VERSION}, is not among plugin supported versions "
+                f"[{' '.join(info.versions)[:128]}]"
+            )
+    except plugin_checks.UnusableDevicesError as error:
+        raise UnusablePluginError(f"RegisterPlugin error -- plugin validation failed with err: {error}") from None
+    return plugin_checks.VERSION
 
 
 def _validated(info: PluginInfo, other: RegisteredPlugin | None) -> str | tuple[str]:

@@ -1,0 +1,216 @@
+"""Registers device plugins at `device-plugins/kubelet.sock`, follows their lists of devices, and publishes the
+resources (node.md 4.15).
+
+Each plugin has a connection and a task of its own: one that hangs, lies or dies delays no other.
+"""
+
+import asyncio
+import contextlib
+import logging
+from functools import partial
+from pathlib import Path
+
+from bus.interface import Bus, OwnedStream
+from bus.messages.device_plugins import DeviceResource
+from services.volume.adapters.device_plugin_files import DevicePluginRecord, remove_sockets
+from services.volume.adapters.device_plugins import connected_plugin, decode_devices, registration_server
+from services.volume.adapters.threads import Threads
+from services.volume.core.device_plugins.device_resources import DeviceResources
+from services.volume.core.device_plugins.plugin_checks import (
+    UnusableDevicesError,
+    check_resource,
+    check_version,
+    socket_below,
+)
+from shared.metrics.family import counter
+from shared.metrics.registry import Registry
+from shared.plugin_grpc.connection import PluginCallError
+from shared.process.crash import crash_point
+from shared.text.plain_text import plain
+from shared.time.backoff import Backoff
+from shared.time.clock import Clock
+
+log = logging.getLogger(__name__)
+
+DIRECTORY = "device-plugins"  # below the root directory
+SOCKET = "kubelet.sock"
+RECORD = "bulkhead/volume/device_plugins.json"  # below the root directory
+MIN_LIST_SECONDS = 1.0  # between two lists of one plugin that are published; those in between are not decoded
+RETRIES = Backoff(initial=1.0, cap=60.0)  # of the connection to a plugin that does not register again
+REGISTRATIONS = counter("kubelet_device_plugin_registration_total", "Registrations of device plugins.", "resource_name")
+_TROUBLE, _RECORD_TROUBLE = "device-plugins", "device plugin record"
+
+
+class DevicePlugins:
+    """Registers and follows device plugins. `run` is the loop."""
+
+    def __init__(
+        self, bus: Bus, clock: Clock, root: Path, stream: OwnedStream[DeviceResource], metrics: Registry
+    ) -> None:
+        self._bus, self._clock, self._stream = bus, clock, stream
+        self._directory = root / DIRECTORY
+        self._record = DevicePluginRecord(root / RECORD)
+        self._resources = DeviceResources()
+        self._registered = metrics.counter(REGISTRATIONS)
+        self._threads = Threads("device plugin record", 1, clock)
+        self._saved: dict[str, str] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # by resource
+        self._changed = asyncio.Event()
+
+    def endpoint(self, resource: str) -> str | None:
+        """Return the socket of the resource's plugin; None = it is not connected."""
+        item = self._stream.get(resource)
+        return self._resources.endpoints()[resource] if item is not None and item.connected else None
+
+    async def register(self, resource: str, endpoint: str) -> None:
+        """Use the plugin at this socket for the resource, in place of an earlier one. Raises UnusableDevicesError."""
+        number = self._resources.registered(resource, endpoint, self._clock.monotonic(), self._clock.wall())
+        await self._save()
+        crash_point("volume.device_plugin.saved")
+        self._registered.inc(resource)
+        for name in set(self._stream.keys()) - self._resources.endpoints().keys():
+            self._stream.delete(name, "another resource took the place of a dropped one")
+        if self._resources.registration(resource) == number:
+            self._publish(resource, "registered")
+            self._follow(resource, number, endpoint)
+
+    def deregister(self, resource: str, endpoint: str) -> None:
+        """Leave the plugin whose socket below `plugins_registry` is gone, unless another one has registered since."""
+        if self._resources.deregistered(resource, endpoint, self._clock.monotonic(), self._clock.wall()):
+            self._end(resource)
+            self._publish(resource, "deregistered")
+
+    async def run(self) -> None:
+        """Register, follow and drop until cancelled."""
+        await self._restore()
+        server = registration_server(self._directory / SOCKET, self._register)
+        opening = asyncio.create_task(server.open(partial(self._bus.trouble, _TROUBLE)), name="device plugin socket")
+        try:
+            while True:
+                self._changed.clear()
+                await self._drop()
+        finally:
+            for task in (opening, *self._tasks.values()):
+                task.cancel()
+            self._threads.close()
+            await server.stop()
+
+    async def _restore(self) -> None:
+        """Connect to the plugins of the process before, whose sockets are in the record; remove other sockets."""
+        try:
+            self._saved = await self._threads.call(self._record.load)
+        except (OSError, ValueError) as error:
+            line = f"{self._record.path}: cannot be read: {error} (device plugins must register again: restart them)"
+            log.warning("%s", line)
+        self._resources.restored(self._saved, self._clock.monotonic(), self._clock.wall())
+        kept = set(self._saved.values())
+        try:
+            await self._threads.call(remove_sockets, self._directory, kept)
+        except OSError as error:
+            log.warning("%s: the sockets of earlier plugins cannot be removed: %s", self._directory, error.strerror)
+        for resource, endpoint in self._resources.endpoints().items():
+            if endpoint:
+                self._follow(resource, self._resources.registration(resource), endpoint)
+            self._publish(resource, "of an earlier process")
+        self._mark_complete()
+
+    async def _register(self, version: str, resource: str, endpoint: str) -> None:
+        """Take a registration at the socket. Raises UnusableDevicesError."""
+        try:
+            check_version(version)
+            check_resource(resource)
+            await self.register(resource, socket_below(str(self._directory), endpoint))
+        except UnusableDevicesError as error:
+            log.warning("the registration of a device plugin for %s is refused: %s", plain(resource[:128]), error)
+            raise
+
+    async def _save(self) -> None:
+        """Save the sockets, if one is new. Where the disk is full, the registration counts in this process only."""
+        endpoints = self._resources.endpoints()
+        if endpoints == self._saved:
+            return
+        try:
+            await self._threads.call(self._record.save, endpoints)
+        except OSError as error:
+            line = f"{self._record.path}: cannot be written: {error.strerror} (free space or repair the file system)"
+            self._bus.trouble(_RECORD_TROUBLE, line)
+        else:
+            self._saved = endpoints
+            self._bus.trouble(_RECORD_TROUBLE, None)
+
+    def _follow(self, resource: str, number: int, endpoint: str) -> None:
+        self._end(resource)
+        log.info("device plugin of %s: registered at %s", resource, endpoint)
+        following = self._keep_following(resource, number, endpoint)
+        self._tasks[resource] = asyncio.create_task(following, name=f"device plugin of {resource}")
+
+    def _end(self, resource: str) -> None:
+        task = self._tasks.pop(resource, None)
+        if task is not None:
+            task.cancel()
+
+    async def _keep_following(self, resource: str, number: int, endpoint: str) -> None:
+        """Connect again whenever the connection has ended, later and later, until the task is cancelled."""
+        failures, logged = 0, ""
+        while True:
+            try:
+                await self._listen(resource, number, endpoint)
+                error = "it has ended"
+            except (PluginCallError, UnusableDevicesError) as failure:
+                error = plain(str(failure))
+            except Exception as failure:
+                error = f"unexpected {type(failure).__name__}"
+                log.exception("device plugin of %s: unexpected failure", resource)
+            item = self._stream.get(resource)
+            if item is not None and item.connected:
+                failures, logged = 0, ""
+            failures += 1
+            if error != logged:
+                logged = error
+                log.warning("device plugin of %s at %s is not connected: %s", resource, endpoint, error)
+            self._resources.ended(resource, number, error, self._clock.monotonic(), self._clock.wall())
+            self._publish(resource, "not connected")
+            self._mark_complete()
+            await asyncio.sleep(RETRIES.delay(failures))
+
+    async def _listen(self, resource: str, number: int, endpoint: str) -> None:
+        """Publish the devices that the plugin lists. Raises PluginCallError and UnusableDevicesError."""
+        async with connected_plugin(endpoint) as plugin:
+            options = await plugin.options()
+            with contextlib.closing(plugin.lists()) as lists:
+                repeated = False
+                last = b""
+                while True:
+                    message = await lists.take()
+                    if message != last:
+                        last = message
+                        devices, count = decode_devices(message)
+                        if count != len(devices) and not repeated:
+                            repeated = True
+                            log.warning("device plugin of %s lists ids twice; the last of each counts", resource)
+                        self._resources.listed(resource, number, options, devices, self._clock.wall())
+                        self._publish(resource, "listed")
+                        self._mark_complete()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(MIN_LIST_SECONDS):
+                            await lists.ended.wait()
+
+    async def _drop(self) -> None:
+        """Wait until a grace ends or something changes, and drop what is due."""
+        due = self._resources.next_drop()
+        wait = None if due is None else max(due - self._clock.monotonic(), 0.0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                await self._changed.wait()
+        for resource in self._resources.drop(self._clock.monotonic()):
+            log.warning("device plugin of %s has not come back: the node has no such devices any more", resource)
+            self._end(resource)
+            self._publish(resource, "dropped")
+
+    def _publish(self, resource: str, cause: str) -> None:
+        self._stream.put(resource, self._resources.shown()[resource], cause)
+        self._changed.set()
+
+    def _mark_complete(self) -> None:
+        if self._resources.complete:
+            self._stream.mark_complete()

@@ -1,0 +1,393 @@
+"""Device plugins register at the agent's socket: what is published of their devices, what a bad one is answered, and
+what a hung, lying or dead one costs the others (node.md 4.15)."""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from bus.messages.device_plugins import Device, DeviceResource
+from services.volume.adapters.device_plugins import decode_devices
+from services.volume.controllers import device_plugins
+from services.volume.core.device_plugins import device_resources
+from shared.plugin_grpc import serving
+from shared.time.backoff import Backoff
+from tests.programs.device_plugin import DevicePlugin, Devices, devices_of
+from tests.service.volume.node import Node, started_node
+from tests.support.waits.deadline import WAIT_SECONDS
+
+GPU, NIC = "example.com/gpu", "example.com/nic"
+
+
+class Plugins:
+    """Device plugins of one node, and what volume publishes of their resources."""
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.resources = node, node.resources
+        self.directory = node.root / "device-plugins"
+        self.socket = self.directory / "kubelet.sock"
+        self._plugins: list[DevicePlugin] = []
+
+    def plugin(self, resource: str = GPU, devices: Devices | None = None, **details: Any) -> DevicePlugin:
+        """A plugin that does not serve yet."""
+        socket = details.pop("socket", f"{resource.rpartition('/')[2]}.sock")
+        plugin = DevicePlugin(self.directory, resource, devices or devices_of("a", "b"), socket=socket, **details)
+        self._plugins.append(plugin)
+        return plugin
+
+    async def register(self, plugin: DevicePlugin, **details: Any) -> str:
+        """Let the plugin serve once the agent listens, as real ones do, and register it; return the text of the
+        refusal, "" for none."""
+        await self.until_listening()
+        plugin.start()
+        try:
+            await asyncio.to_thread(plugin.register, **details)
+        except grpc.RpcError as error:
+            return str(error.details())
+        return ""
+
+    async def until_listening(self) -> None:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not self.socket.is_socket():
+                await asyncio.sleep(0.01)
+
+    async def until(self, fits: Callable[[DeviceResource], bool], resource: str = GPU) -> DeviceResource:
+        """Until the resource is published so."""
+        state = await self.resources.until(lambda state: resource in state and fits(state[resource]))
+        return state[resource]
+
+    def stop(self) -> None:
+        for plugin in self._plugins:
+            plugin.stop()
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """The path of a socket has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="dp") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+async def plugins(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Plugins]:
+    monkeypatch.setattr(device_plugins, "MIN_LIST_SECONDS", 0.05)
+    monkeypatch.setattr(device_plugins, "RETRIES", Backoff(initial=0.1, cap=0.5))
+    node = await started_node(short_path, monkeypatch, device_plugins=True)
+    for directory in ("device-plugins", "plugins_registry"):
+        (node.root / directory).mkdir(parents=True)
+    found = Plugins(node)
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def healthy(resource: DeviceResource) -> list[str]:
+    return [device.id for device in resource.devices if device.healthy]
+
+
+async def test_a_plugin_is_published_with_its_options_and_the_health_and_numa_nodes_of_its_devices(
+    plugins: Plugins,
+) -> None:
+    devices = {"b": ("Healthy", (1, 0)), "a": ("Unhealthy", ())}
+    plugin = plugins.plugin(devices=devices, pre_start=True, preferred=True)
+    async with plugins.node.volume():
+        assert await plugins.register(plugin) == ""
+        gpu = await plugins.until(lambda gpu: gpu.connected)
+        assert gpu == DeviceResource(
+            resource=GPU,
+            connected=True,
+            since=gpu.since,
+            pre_start_required=True,
+            preferred_allocation=True,
+            devices=(Device(id="a", healthy=False), Device(id="b", healthy=True, nodes=(0, 1))),
+        )
+        assert abs(gpu.since - time.time()) < WAIT_SECONDS
+        series = plugins.node.counted("kubelet_device_plugin_registration_total")
+        assert series == {(GPU,): [1.0]}
+
+
+async def test_each_list_of_a_plugin_replaces_the_one_before(plugins: Plugins) -> None:
+    plugin = plugins.plugin()
+    async with plugins.node.volume():
+        await plugins.register(plugin)
+        await plugins.until(lambda gpu: healthy(gpu) == ["a", "b"])
+        plugin.set_devices({**devices_of("b", health="Unhealthy"), **devices_of("c")})
+        gpu = await plugins.until(lambda gpu: healthy(gpu) == ["c"])
+        assert [device.id for device in gpu.devices] == ["b", "c"]
+
+
+async def test_the_devices_of_a_plugin_that_dies_are_unhealthy_until_it_registers_again(plugins: Plugins) -> None:
+    first = plugins.plugin()
+    async with plugins.node.volume():
+        await plugins.register(first)
+        await plugins.until(lambda gpu: gpu.connected)
+        first.stop()
+        gone = await plugins.until(lambda gpu: not gpu.connected)
+        assert [device.id for device in gone.devices] == ["a", "b"] and healthy(gone) == []
+        assert gone.error.startswith("rpc error: code = ") and not gone.dropped
+        second = plugins.plugin(socket="second.sock")
+        await plugins.register(second)
+        await plugins.until(lambda gpu: gpu.connected and healthy(gpu) == ["a", "b"] and gpu.error == "")
+
+
+async def test_a_plugin_that_serves_again_without_a_registration_is_connected_again(plugins: Plugins) -> None:
+    first = plugins.plugin()
+    async with plugins.node.volume():
+        await plugins.register(first)
+        await plugins.until(lambda gpu: gpu.connected)
+        first.stop()
+        await plugins.until(lambda gpu: not gpu.connected)
+        plugins.plugin().start()
+        await plugins.until(lambda gpu: gpu.connected)
+
+
+async def test_a_resource_is_dropped_when_its_plugin_does_not_come_back_within_the_grace(
+    plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_resources, "GRACE_SECONDS", 0.3)
+    plugin = plugins.plugin()
+    async with plugins.node.volume():
+        await plugins.register(plugin)
+        await plugins.until(lambda gpu: gpu.connected)
+        plugin.stop()
+        dropped = await plugins.until(lambda gpu: gpu.dropped)
+        assert (dropped.connected, dropped.devices) == (False, ())
+        await plugins.register(plugins.plugin())
+        await plugins.until(lambda gpu: gpu.connected and not gpu.dropped)
+
+
+@pytest.mark.parametrize(
+    ("details", "text"),
+    [
+        (
+            {"version": "v1alpha1"},
+            'requested API version "v1alpha1" is not supported by kubelet. Supported version is ["v1beta1"]',
+        ),
+        ({"resource": "cpu"}, 'the ResourceName "cpu" is invalid'),
+        ({"resource": "kubernetes.io/gpu"}, 'the ResourceName "kubernetes.io/gpu" is invalid'),
+        ({"endpoint": "../../run/other.sock"}, 'the endpoint "../../run/other.sock" is no name of a socket below '),
+    ],
+)
+async def test_a_registration_that_cannot_be_used_is_refused_with_the_text_of_the_kubelet(
+    plugins: Plugins, details: Any, text: str
+) -> None:
+    plugin = plugins.plugin()
+    async with plugins.node.volume():
+        assert (await plugins.register(plugin, **details)).startswith(text)
+        assert await plugins.register(plugin) == ""
+        await plugins.until(lambda gpu: gpu.connected)
+        assert plugins.resources.state.keys() == {GPU}
+
+
+async def test_a_plugin_whose_socket_is_a_directory_or_absent_is_known_and_not_connected(plugins: Plugins) -> None:
+    plugin, other = plugins.plugin(), plugins.plugin(NIC)
+    (plugins.directory / "directory").mkdir()
+    async with plugins.node.volume():
+        assert await plugins.register(plugin, endpoint="directory") == ""
+        assert await plugins.register(other, endpoint="absent.sock") == ""
+        for resource in (GPU, NIC):
+            found = await plugins.until(lambda each: each.error.startswith("rpc error: code = Unavailable"), resource)
+            assert not found.connected and "\n" not in found.error
+
+
+@pytest.mark.parametrize("method", ["GetDevicePluginOptions", "ListAndWatch"])
+@pytest.mark.parametrize("fault", ["hang", "die", "lie", "garbage", "INTERNAL"])
+async def test_a_plugin_that_fails_is_not_connected_and_delays_no_other(
+    plugins: Plugins, method: str, fault: str
+) -> None:
+    bad, good = plugins.plugin(die=lambda: None), plugins.plugin(NIC)
+    if (method, fault) in (("ListAndWatch", "die"), ("GetDevicePluginOptions", "die")):
+        fault = "UNAVAILABLE"  # what the connection to a process that dies ends with
+    bad.fault(method, fault)
+    async with plugins.node.volume():
+        await plugins.register(bad)
+        await plugins.register(good)
+        await plugins.until(lambda nic: nic.connected, NIC)
+        if fault in ("hang", "lie") and not (method == "ListAndWatch" and fault == "lie"):
+            assert method == "GetDevicePluginOptions" or not plugins.resources.state[GPU].connected
+        else:
+            found = await plugins.until(lambda gpu: "rpc error" in gpu.error or "printable" in gpu.error)
+            assert not found.connected and found.devices == () and "\n" not in found.error
+        bad.fault(method)
+        if fault != "hang":
+            await plugins.until(lambda gpu: healthy(gpu) == ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"), [("many", "it lists 10001 devices, more than 10000"), ("long", "code = ResourceExhausted")]
+)
+async def test_a_list_beyond_the_bounds_ends_the_connection(plugins: Plugins, fault: str, text: str) -> None:
+    plugin = plugins.plugin()
+    async with plugins.node.volume():
+        await plugins.register(plugin)
+        await plugins.until(lambda gpu: gpu.connected)
+        plugin.fault("ListAndWatch", fault)
+        found = await plugins.until(lambda gpu: text in gpu.error)
+        assert not found.connected and healthy(found) == []
+
+
+async def test_a_list_of_ten_thousand_devices_is_published(plugins: Plugins) -> None:
+    ids = [f"device-{number:05}" for number in range(10_000)]
+    plugin = plugins.plugin(devices=devices_of(*ids, nodes=(0,)))
+    async with plugins.node.volume():
+        await plugins.register(plugin)
+        assert healthy(await plugins.until(lambda gpu: gpu.connected)) == ids
+
+
+async def test_an_id_that_is_listed_twice_is_one_device(plugins: Plugins) -> None:
+    plugin = plugins.plugin()
+    plugin.fault("ListAndWatch", "twice")
+    async with plugins.node.volume():
+        await plugins.register(plugin)
+        assert healthy(await plugins.until(lambda gpu: gpu.connected)) == ["a", "b"]
+
+
+async def test_a_plugin_that_sends_every_millisecond_is_published_a_few_times_and_with_its_newest_list(
+    plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_plugins, "MIN_LIST_SECONDS", 0.25)
+    decoded: list[bytes] = []
+
+    def counted(message: bytes) -> Any:
+        decoded.append(message)
+        return decode_devices(message)
+
+    monkeypatch.setattr(device_plugins, "decode_devices", counted)
+    plugin = plugins.plugin()
+    plugin.fault("ListAndWatch", "every millisecond")
+    async with plugins.node.volume():
+        began = time.monotonic()
+        await plugins.register(plugin)
+        while len(decoded) < 4:
+            await plugins.until(lambda gpu: gpu.connected)
+            await asyncio.sleep(0.01)
+        assert len(decoded) <= (time.monotonic() - began) / 0.25 + 1
+        plugin.fault("ListAndWatch")
+        plugin.set_devices(devices_of("newest"))
+        await plugins.until(lambda gpu: healthy(gpu) == ["newest"])
+
+
+async def test_a_plugin_that_registers_twice_is_followed_at_its_newest_socket_without_a_time_between(
+    plugins: Plugins,
+) -> None:
+    first, second = plugins.plugin(), plugins.plugin(devices=devices_of("c"), socket="second.sock")
+    async with plugins.node.volume():
+        await plugins.register(first)
+        await plugins.until(lambda gpu: gpu.connected)
+        plugins.resources.changes.clear()
+        await plugins.register(second)
+        await plugins.until(lambda gpu: healthy(gpu) == ["c"])
+        first.set_devices(devices_of("not any more"))
+        second.set_devices(devices_of("d"))
+        await plugins.until(lambda gpu: healthy(gpu) == ["d"])
+        seen = [change.value for change in plugins.resources.changes if hasattr(change, "value")]
+        assert all(each.connected for each in seen)
+
+
+async def test_a_plugin_is_connected_again_by_the_next_process_without_registering(plugins: Plugins) -> None:
+    plugin = plugins.plugin()
+    async with plugins.node.volume():
+        await plugins.register(plugin)
+        await plugins.until(lambda gpu: gpu.connected)
+    plugins.resources.changes.clear()
+    async with plugins.node.volume():
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not (plugins.resources.complete and plugins.resources.state[GPU].connected):
+                await asyncio.sleep(0.01)
+        assert healthy(plugins.resources.state[GPU]) == ["a", "b"]
+
+
+async def test_a_process_killed_before_it_answers_a_registration_leaves_it_to_the_next(
+    plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached = asyncio.Event()
+
+    def end_there(name: str) -> None:
+        assert name == "volume.device_plugin.saved"
+        reached.set()
+        raise asyncio.CancelledError
+
+    plugin = plugins.plugin()
+    with monkeypatch.context() as killed:
+        killed.setattr(device_plugins, "crash_point", end_there)
+        async with plugins.node.volume():
+            registering = asyncio.create_task(plugins.register(plugin))
+            await asyncio.wait_for(reached.wait(), WAIT_SECONDS)
+        assert await registering != ""
+    async with plugins.node.volume():
+        await plugins.until(lambda gpu: gpu.connected)
+
+
+async def test_a_plugin_that_is_away_after_a_restart_is_known_as_not_connected(plugins: Plugins) -> None:
+    plugin = plugins.plugin()
+    async with plugins.node.volume():
+        await plugins.register(plugin)
+        await plugins.until(lambda gpu: gpu.connected)
+    plugin.stop()
+    async with plugins.node.volume():
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not plugins.resources.complete:
+                await asyncio.sleep(0.01)
+        gone = await plugins.until(lambda gpu: gpu.error.startswith("rpc error"))
+        assert (gone.connected, gone.devices) == (False, ())
+
+
+async def test_sockets_of_plugins_that_are_not_known_are_removed_at_the_start_and_other_files_stay(
+    plugins: Plugins,
+) -> None:
+    known, stranger = plugins.plugin(), plugins.plugin(NIC)
+    async with plugins.node.volume():
+        await plugins.register(known)
+        await plugins.until(lambda gpu: gpu.connected)
+        stranger.start()
+    (plugins.directory / "kubelet_internal_checkpoint").write_text("{}")
+    async with plugins.node.volume():
+        async with asyncio.timeout(WAIT_SECONDS):
+            while stranger.socket.exists():
+                await asyncio.sleep(0.01)
+        await plugins.until(lambda gpu: gpu.connected)
+    assert known.socket.exists() and (plugins.directory / "kubelet_internal_checkpoint").exists()
+
+
+async def test_a_record_that_is_damaged_costs_no_more_than_new_registrations(plugins: Plugins) -> None:
+    record = plugins.node.root / device_plugins.RECORD
+    record.parent.mkdir(parents=True)
+    record.write_text('{"example.com/gpu": ')
+    async with plugins.node.volume():
+        await plugins.register(plugins.plugin(socket="again.sock"))
+        await plugins.until(lambda gpu: gpu.connected)
+    assert record.read_text() == f'{{"example.com/gpu":"{plugins.directory}/again.sock"}}'
+
+
+async def test_a_registration_socket_that_cannot_be_opened_is_a_trouble_until_it_can(
+    plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "RETRY_SECONDS", 0.05)
+    plugins.socket.mkdir()
+    async with plugins.node.volume():
+        await plugins.node.until_troubles("kubelet.sock: cannot listen: Is a directory (repair its directory")
+        plugins.socket.rmdir()
+        await plugins.node.until_troubles()
+        await plugins.register(plugins.plugin())
+        await plugins.until(lambda gpu: gpu.connected)
+
+
+async def test_a_plugin_may_register_below_plugins_registry_and_leaves_with_its_socket(plugins: Plugins) -> None:
+    plugin = plugins.plugin()
+    registry = plugins.node.root / "plugins_registry"
+    async with plugins.node.volume():
+        await plugins.until_listening()
+        plugin.start()
+        plugin.register_below(registry)
+        await plugins.until(lambda gpu: gpu.connected)
+        registered = await plugins.node.registered.until(lambda state: f"DevicePlugin/{GPU}" in state)
+        assert registered[f"DevicePlugin/{GPU}"].endpoint == str(plugin.socket)
+        (registry / plugin.socket.name).unlink()
+        gone = await plugins.until(lambda gpu: not gpu.connected)
+        assert gone.error == "its socket below plugins_registry is gone"
