@@ -16,18 +16,21 @@ container's environment, Services, RuntimeClasses, pull secrets, and our Node be
 labels; from status tokens of service accounts; from volume subpaths; from pleg the usage of pods when one is to be
 evicted.
 
-Persists: one checkpoint record per pod (admission verdict with the allocation, resizes and the resources that
-containers have, state, grace period and its start, the reason of its end, its last phase, attempts, back-offs, hooks
-pending or begun, status), the start number, the time of the last pressure transitions, a bounded story per pod (for
-`bulkhead explain` alone), the records of image pulls (`image_manager/`) and user namespaces (`pods/<uid>/userns`).
+Persists: one checkpoint record per pod (admission verdict with the allocation and the placement, resizes and the
+resources that containers have, state, grace period and its start, the reason of its end, its last phase, attempts,
+back-offs, hooks pending or begun, status), the start number, the time of the last pressure transitions, a bounded story
+per pod (for `bulkhead explain` alone), the records of image pulls (`image_manager/`), user namespaces
+(`pods/<uid>/userns`); and for a Go kubelet, with static policies, `cpu_manager_state` and `memory_manager_state`, which
+follow from the records.
 
 On restart: reads the checkpoint, publishes the admitted pods, lists each pod in the runtime before it shows a status or
 acts on it, and continues with the next step; the list shows whether a call of the earlier process had an effect. A
 postStart hook that was cut short is run again. A preStop hook is not: what a kill cut short stays undone, but a sleep
-continues for the rest of its time. Nothing is killed as an orphan before the sources are complete, except a pod whose
-source lists another of its name (of a pod without a record, an annotation of the sandbox names the source). A static
-pod that was rejected is admitted or rejected again after a start of supervisord, not after a restart of podsync alone.
-A finished pod may run again, as another agent of the node started it: `finished` is published after that pod was listed
-in the runtime. A static pod that a source lists continues with these containers; else the pod is ended again, before
-another static pod of its name starts.
+continues for the rest of its time. The cpuset of each running container is set once more. The files of the CPU and
+memory managers count for pods without a record, which a Go kubelet admitted. Nothing is killed as an orphan before the
+sources are complete, except a pod whose source lists another of its name (of a pod without a record, an annotation of
+the sandbox names the source). A static pod that was rejected is admitted or rejected again after a start of
+supervisord, not after a restart of podsync alone. A finished pod may run again, as another agent of the node started
+it: `finished` is published after that pod was listed in the runtime. A static pod that a source lists continues with
+these containers; else the pod is ended again, before another static pod of its name starts.
 """

@@ -13,14 +13,17 @@ from services.frame.launch import Context
 from services.frame.restarted import restarted
 from services.podsync.adapters.calls.runtime_calls import calls_over
 from services.podsync.adapters.cluster_reads import LocalReads, SourcesReads
+from services.podsync.adapters.inherited_placements import read_inherited_placements
 from services.podsync.adapters.node_facts_reader import read_machine_facts, read_node_facts, read_node_resources
 from services.podsync.adapters.node_placer import read_node_placer
+from services.podsync.adapters.placement_files import PlacementFiles
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryFiles
 from services.podsync.controllers.eviction import Eviction
 from services.podsync.controllers.followers import Followers
 from services.podsync.controllers.housekeeping import Housekeeping
+from services.podsync.controllers.placement_checkpoints import PlacementCheckpoints
 from services.podsync.controllers.pod_loop import PodLoop
 from services.podsync.controllers.pod_previews import PodPreviews
 from services.podsync.controllers.pod_streams import PodStreams
@@ -48,13 +51,15 @@ class PodSyncService:
         self.stories = StoryFiles(state / "stories", steady.boot, machine_started=steady.machine_started)
         resources = read_node_resources(config)
         facts = read_node_facts(config, resources, cgroup_v2=cgroup_layout.find_hierarchies().unified is not None)
+        placer, placement_files = read_node_placer(config), PlacementFiles(Path(config.root_dir))
         settings = Settings(
             boot=steady.boot,
             started_at=clock.monotonic(),
             maximum_backoff=config.max_container_restart_period,
             sync_seconds=config.sync_frequency,
             node_ips=facts.node_ips,
-            facts=replace(read_machine_facts(config, resources), placer=read_node_placer(config)),
+            facts=replace(read_machine_facts(config, resources), placer=placer),
+            inherited=read_inherited_placements(config, placer, placement_files),
             cpu_retry_seconds=config.cpu_manager_reconcile_period,
             dead_instances_kept=max(config.maximum_dead_containers_per_container, 1),
             joins_cluster=config.joins_cluster,
@@ -104,8 +109,13 @@ class PodSyncService:
             saved=node.get(PRESSURE),
             save=partial(self.loop.workers.save_soon, self.node_checkpoint, PRESSURE),
         )
-        self.loop.on_handled = self.eviction.pods_changed
+        self.placement_checkpoints = PlacementCheckpoints(placer, placement_files, self.core.placements, bus.trouble)
+        self.loop.on_handled = self._pods_changed
         Followers(bus, handle=self.loop.handle, on_complete=self.loop.complete)
+
+    def _pods_changed(self) -> None:
+        self.eviction.pods_changed()
+        self.placement_checkpoints.pods_changed()
 
     async def run(self) -> None:
         """Continue from the checkpoint, and report once a second whether a worker is overdue, until cancelled."""
@@ -113,6 +123,7 @@ class PodSyncService:
         self.eviction.start()
         housekeeping = self.housekeeping.start()
         eviction = asyncio.create_task(restarted(self.bus, "eviction", self.eviction.run))
+        files = asyncio.create_task(restarted(self.bus, "placement files", self.placement_checkpoints.run))
         try:
             while True:
                 if self._deadlines.overdue() is None:
@@ -122,6 +133,7 @@ class PodSyncService:
         finally:
             housekeeping.cancel()
             eviction.cancel()
+            files.cancel()
             for part in (self.loop, self._pull_watch, self.calls, self._runtime):
                 await part.close()
             await asyncio.to_thread(self.stories.close)

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from services.podsync.adapters.placement_files import PlacementFiles
+from services.podsync.core.checkpoints.cpu_state import CpuState
+from shared.config.loader import load_effective
 from shared.model.cpu_list import parse_cpus, write_cpus
 from shared.model.objects import Object
 from shared.model.runtime import Container
@@ -60,13 +63,20 @@ async def test_no_container_runs_on_the_cpu_of_another_before_during_and_after_k
             assert (after.id, after.started_at) == (before.id, before.started_at)
         assert (cpus_of(own), cpus_of(shared)) == (given, ONLINE - given)
 
+        uid = (await world.wait_running("own")).uid
+        files = PlacementFiles(Path(load_effective(str(world.home.run_dir)).root_dir))
+        state = CpuState(policy="static", shared_pool=ONLINE - given, containers={uid: {"main": given}})
+        assert files.read_cpu() == state
+
         world.put_manifest("late", asking("late", {}))
         late = (await world.wait_running("late")).containers[0]
         assert cpus_of(late) == ONLINE - given
+        free = CpuState(policy="static", shared_pool=ONLINE)
         world.remove_manifest("own")
         await world.wait_gone("own")
         await world.wait_for(_has(shared, ONLINE), "the freed CPU to be shared again")
         await world.wait_for(_has(late, ONLINE), "the same")
+        await world.wait_for(lambda: files.read_cpu() == free, "the file to show it")
 
 
 def _has(container: Container, cpus: frozenset[int]) -> Callable[[], bool]:

@@ -6,7 +6,7 @@ for `bulkhead explain`. A `TrackedPod` is frozen: a decision returns another one
 only as this table allows:
 
     room       decides                                      imports
-    machine    the decision after each event, the calls     node_state outcomes saving admission pod status sync
+    machine    the decision after each event, the calls   node_state outcomes saving admission placement pod status sync
     saving     what is saved and published after it         pod status
     node_state which pods an event touches, who ends        outcomes admission pod
     outcomes   what the result of a call changes            images pod sync

@@ -3,6 +3,7 @@
 calls follow from that. Must not know how an instruction is carried out.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts, node_addresses
 from services.podsync.core.node_state import NodeState
 from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, jitter
+from services.podsync.core.placement.pod_placement import PodPlacement
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.events import Event, TimePassed
 from services.podsync.core.pod.instructions import (
@@ -61,6 +63,8 @@ class Settings:
     agent_start: str = ""  # identity of the start of the agent (of its supervisord) that this process belongs to
     dead_instances_kept: int = 1  # of each container of a pod that has not finished
     cpu_retry_seconds: float = 10.0  # after which a cpuset that could not be set is set again
+    # What files of an earlier agent say of pods, by UID; it counts for pods without a record.
+    inherited: Mapping[str, PodPlacement] = field(default_factory=dict)
     joins_cluster: bool = False  # the Node must be known before pods of the API server are admitted
 
 
@@ -73,6 +77,7 @@ class PodSync:
         self._addresses: tuple[str, ...] = ()
         self.node_state = NodeState(settings.started_at, settings.facts, checkpoint or {}, settings.agent_start)
         self.node_state.cpu_retry_seconds = settings.cpu_retry_seconds
+        self.node_state.admissions.inherit(settings.inherited)
         self._shared_cpus = ""  # for which the cpusets of all pods were decided
         self.node_state.admissions.node_known = not settings.joins_cluster
 
@@ -101,6 +106,10 @@ class PodSync:
     def shared_cpus(self) -> str:
         """Return the cpuset of containers without CPUs of their own, such as 0-3,8; "" = all CPUs."""
         return self.node_state.admissions.shared_cpus()
+
+    def placements(self) -> Mapping[str, PodPlacement]:
+        """Return the placements of the pods that have one, by UID: the same object until one changes."""
+        return self.node_state.admissions.placements()
 
     def runtime_handlers(self) -> tuple[RuntimeHandler, ...] | None:
         """Return the runtime's handlers, None = it has not reported them."""

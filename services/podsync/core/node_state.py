@@ -291,6 +291,7 @@ class NodeState:
                     touched += self._on_unwanted(uid, now)
                 elif self.tracked[uid].runs_after_end:
                     touched.append(uid)
+            self.admissions.settle_inherited()
             touched += [*self._claim_orphans(now), *self.admissions.decide_waiting(now), *self.resizes.decide(now)]
         return touched
 

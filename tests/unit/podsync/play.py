@@ -9,6 +9,7 @@ from bus.messages.volume import MountedVolumes
 from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.cri.resize_writes import MemoryInUseError
 from services.podsync.core.machine import PodSync, Settings
+from services.podsync.core.placement.pod_placement import PodPlacement
 from services.podsync.core.pod.events import (
     CallFailed,
     Event,
@@ -70,6 +71,7 @@ class Play(RuntimeModel):
     joins_cluster: bool = False
     runtime_reported: bool = True
     sources_complete: bool = True  # as of the next start
+    inherited: dict[str, PodPlacement] = field(default_factory=dict)  # as of the next start
     agent_start: str = ""  # identity of the start of the agent, as of the next start of podsync
     mistakes_expected: bool = False
 
@@ -86,6 +88,7 @@ class Play(RuntimeModel):
             started_at=self.wall,
             facts=self.facts,
             agent_start=self.agent_start,
+            inherited=self.inherited,
             joins_cluster=self.joins_cluster,
         )
         self.core = PodSync(settings, {uid: dict(data) for uid, data in self.disk.items()})

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.counted import counted_requests, taken_by_pods
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
-from services.podsync.core.admission.placed import NONE_PLACED, Placed, placed_of
+from services.podsync.core.admission.placed import NONE_PLACED, Placed, cpus_of, placed_of
 from services.podsync.core.admission.taken import Taken, TakenSums
 from services.podsync.core.admission.verdict import Verdict, admit
 from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
@@ -91,7 +91,10 @@ class Admissions:
         self._doubted = False  # whether a verdict waits for the sources to list pods of the checkpoint
         self.pressures: tuple[str, ...] = ()
         self.supplemental_groups_policy = False
+        self._all_placements: tuple[Mapping[str, PodPlacement], Mapping[str, PodPlacement]] | None = None
         self._pool: tuple[Mapping[str, PodPlacement], str] | None = None  # placements, and the shared CPUs beside them
+        # UID -> what an earlier agent gave to a pod that has no record here (yet).
+        self.inherited: Mapping[str, PodPlacement] = {}
         self._errors: dict[str, Exception] = {}  # UID -> exception of the decision, which is a bug
 
     def on_listed(self, uid: str, now: float, *, first: bool) -> list[str]:
@@ -145,7 +148,8 @@ class Admissions:
         pod, phase, view = tracked.saved.pod, str(tracked.api_status.get("phase") or ""), self.view(node)
         others = [] if self._all_listed() else self._counting(self.active(), is_static=tracked.is_static)
         taken = self.taken() if self._all_listed() else taken_by_pods(others)
-        verdict = admit(pod, phase, view, taken, self._placed())
+        inherited = self.inherited.get(uid)
+        verdict = admit(pod, phase, view, taken, self._placed(), placement=inherited)
         if self._depends_on_unlisted(verdict, pod, phase, view, others):
             self._doubted = True
             return []  # the verdict depends on pods of the checkpoint that the sources may not list any more
@@ -170,6 +174,7 @@ class Admissions:
             tracked = lifecycle.moved(tracked, PodState.FINISHED)
             tracked = tracked.with_event("Warning", verdict.reason, verdict.message, "")
         self._pods.put(tracked)
+        self.settle_inherited()
         return self.preempt(tracked, verdict.victims, now, verdict.lacking)
 
     def view(self, node: Object | None) -> NodeView:
@@ -222,10 +227,40 @@ class Admissions:
         """Return the CPUs of containers without CPUs of their own, such as 0-3,8; "" = all, with policy none."""
         if self.facts.placer is None or not self.facts.placer.static_cpus:
             return ""
-        placements = self._active.placements()
+        placements = self.placements()
         if self._pool is None or self._pool[0] is not placements:
             self._pool = placements, write_cpus(self.facts.placer.shared_pool(placements.values()))
         return self._pool[1]
+
+    def placements(self) -> Mapping[str, PodPlacement]:
+        """Return the placements of the pods that have one, by UID: the same object until one changes."""
+        active = self._active.placements()
+        if not self.inherited:
+            return active
+        if self._all_placements is None or self._all_placements[0] is not active:
+            self._all_placements = active, {**self.inherited, **active}
+        return self._all_placements[1]
+
+    def inherit(self, placements: Mapping[str, PodPlacement]) -> None:
+        """Take over what an earlier agent gave to pods of which there is no record here, by UID. A placement with CPUs
+        of a pod that has a record is left out, and that pod is placed anew."""
+        taken = {cpu for placement in self._active.placements().values() for cpu in cpus_of(placement)}
+        self.inherited = {
+            uid: placement
+            for uid, placement in placements.items()
+            if uid not in self._pods.by_uid and not taken & cpus_of(placement)
+        }
+
+    def settle_inherited(self) -> None:
+        """Forget the placements of pods that have a verdict, and once the sources are complete of those that none
+        lists."""
+        if not self.inherited:
+            return
+        pods = self._pods.by_uid
+        decided = {uid for uid in self.inherited if uid in pods and pods[uid].saved.admission_decided}
+        gone = set(self.inherited) - set(self._desired) if self.sources_complete else set()
+        self.inherited = {uid: given for uid, given in self.inherited.items() if uid not in decided | gone}
+        self._all_placements = None
 
     def _placed(self, pod: Object | None = None, source: str = "") -> Placed:
         """Return the placements of the pods whose containers may run, whether or not a source lists them; of those
@@ -236,7 +271,9 @@ class Admissions:
         if pod is not None:
             replaced, own = full_name(pod), uid_of(pod)
             every = [t for t in every if t.uid != own and (t.full_name != replaced or t.saved.source != source)]
-        return placed_of(every, self._desired)
+        found = placed_of(every, self._desired)
+        others = {other: given for other, given in self.inherited.items() if other not in found.staying}
+        return replace(found, staying={**found.staying, **others})
 
     def active(self) -> list[TrackedPod]:
         """Return the pods that count for admission, preemption and QoS cgroups (pods.md 3.1): admitted, not known to

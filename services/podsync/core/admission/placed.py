@@ -58,9 +58,10 @@ def place_beside(pod: Object, placer: NodePlacer, placed: Placed) -> tuple[PodPl
         if not placed.leaving:
             raise
         placement = placer.place(pod, staying)
-        own = _cpus(placement)
-        return placement, tuple(other for other, held in placed.leaving.items() if own & _cpus(held))
+        own = cpus_of(placement)
+        return placement, tuple(other for other, held in placed.leaving.items() if own & cpus_of(held))
 
 
-def _cpus(placement: PodPlacement) -> frozenset[int]:
+def cpus_of(placement: PodPlacement) -> frozenset[int]:
+    """Return the CPUs that the pod's containers have for themselves."""
     return frozenset(cpu for given in placement.containers.values() for cpu in given.cpus)

@@ -1,7 +1,7 @@
 """Containers with CPUs of their own, and those beside them: no CPU is given twice, whenever podsync is killed."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -9,6 +9,7 @@ from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.placement.cpu_policy import CpuSettings
 from services.podsync.core.placement.machine_topology import Cpu, MachineTopology, NumaNode
 from services.podsync.core.placement.placing import NodePlacer, PlacementSettings
+from services.podsync.core.placement.pod_placement import ContainerPlacement, PodPlacement
 from services.podsync.core.pod.events import PodEvicted
 from shared.model.cpu_list import parse_cpus
 from shared.model.runtime import ContainerState
@@ -150,3 +151,33 @@ def test_a_kill_at_any_step_gives_no_cpu_twice_and_loses_none(step: int) -> None
         check_no_cpu_twice(play)
     assert cpus_of(play, "u2") == "none runs"
     assert (cpus_of(play, "u3"), cpus_of(play, "u1"), cpus_of(play, "u4")) == ("2-3", "0-1", "0-1")
+
+
+class TestInherited:
+    """What a Go kubelet gave to pods of which there is no record yet."""
+
+    GIVEN: ClassVar = {
+        uid: PodPlacement(containers={"c": ContainerPlacement(cpus=frozenset({cpu}))})
+        for uid, cpu in (("u1", 3), ("gone", 2))
+    }
+
+    def test_a_pod_keeps_its_cpus_and_others_get_none_of_them_before_it_is_listed(self) -> None:
+        play = a_play(inherited=self.GIVEN, sources_complete=False)
+        play.want(burstable("u2"))
+        play.want(guaranteed("u3", 1))
+        play.want(guaranteed("u1", 1))
+        assert [cpus_of(play, uid) for uid in ("u1", "u2", "u3")] == ["3", "0", "1"]
+
+    def test_what_a_pod_had_that_no_source_lists_is_free(self) -> None:
+        play = a_play(inherited=self.GIVEN)
+        play.want(burstable("u2"))
+        play.want(guaranteed("u3", 2))
+        assert [cpus_of(play, uid) for uid in ("u2", "u3")] == ["0,3", "1-2"]
+
+    def test_a_record_counts_more_than_a_file(self) -> None:
+        play = a_play()
+        play.want(guaranteed("u1", 1))
+        play.inherited = dict.fromkeys(("u1", "u2"), self.GIVEN["u1"])
+        play.start()
+        play.run()
+        assert cpus_of(play, "u1") == "1"

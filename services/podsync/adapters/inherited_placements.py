@@ -1,0 +1,52 @@
+"""Reads what an earlier agent of the node gave to its pods, from the files of its CPU and memory managers.
+
+A file that the Go kubelet would not start with is an OperatorError: this configuration or this machine would take CPUs
+or memory from containers that run (node.md 4.10, 4.11).
+"""
+
+from services.podsync.adapters.placement_files import PlacementFiles
+from services.podsync.core.checkpoints.cpu_state import CpuState
+from services.podsync.core.checkpoints.memory_state import MemoryState
+from services.podsync.core.checkpoints.start_checks import (
+    Conflict,
+    cpu_conflict,
+    memory_conflict,
+    start_error,
+    unknown_nodes,
+)
+from services.podsync.core.checkpoints.takeover import placements_of
+from services.podsync.core.placement.cpu_policy import CpuOption
+from services.podsync.core.placement.placing import NodePlacer
+from services.podsync.core.placement.pod_placement import PodPlacement
+from shared.config.effective import EffectiveConfig
+from shared.config.rules_data import truth
+
+
+def read_inherited_placements(
+    config: EffectiveConfig, placer: NodePlacer | None, files: PlacementFiles
+) -> dict[str, PodPlacement]:
+    """Return the placements of the files by pod UID, whether or not this agent knows the pods. Raises OperatorError."""
+    cpu, memory = files.read_cpu(), files.read_memory()
+    if cpu is not None and (conflict := _of_cpus(cpu, config, placer)):
+        raise start_error(conflict, "CPU", str(files.cpu_path))
+    if memory is not None and (conflict := _of_memory(memory, config, placer)):
+        raise start_error(conflict, "memory", str(files.memory_path))
+    return placements_of(cpu, memory)
+
+
+def _of_cpus(state: CpuState, config: EffectiveConfig, placer: NodePlacer | None) -> Conflict | None:
+    reserved = placer.cpus.reserved if placer is not None else frozenset()
+    all_cpus = placer.cpus.shared_pool(()) | reserved if placer is not None else frozenset()
+    strict = truth(config.cpu_manager_policy_options.get(CpuOption.STRICT_CPU_RESERVATION, "false"))
+    policy = config.cpu_manager_policy
+    return cpu_conflict(state, policy=policy, all_cpus=all_cpus, reserved=reserved, strict=bool(strict))
+
+
+def _of_memory(state: MemoryState, config: EffectiveConfig, placer: NodePlacer | None) -> Conflict | None:
+    policy = config.memory_manager_policy
+    if placer is None or policy != "Static":
+        return memory_conflict(state, policy=policy, expected={})
+    if state.policy == policy and (unknown := unknown_nodes(state, placer.memory.machine_memory(()))):
+        return unknown
+    placements = placements_of(None, state).values()
+    return memory_conflict(state, policy=policy, expected=placer.memory.machine_memory(placements))

@@ -1,0 +1,64 @@
+"""Keeps the files of the CPU and memory managers as the pods' placements are, for a Go kubelet that gets the node back.
+
+The files are derived: the placements are in the records of the pods. A write that failed is repeated with the next
+change, and every `RETRY_SECONDS`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from services.podsync.adapters.placement_files import PlacementFiles
+from services.podsync.core.checkpoints.takeover import Placements, cpu_state_of, memory_state_of
+from services.podsync.core.placement.placing import NodePlacer
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 10.0
+
+
+class PlacementCheckpoints:
+    """Writes the files of the policies that are static. `placements` returns those of the pods that have one, and the
+    same object until one of them changes."""
+
+    def __init__(
+        self,
+        placer: NodePlacer | None,
+        files: PlacementFiles,
+        placements: Callable[[], Placements],
+        trouble: Callable[[str, str | None], None],
+    ) -> None:
+        self._placer, self._files, self._placements, self._trouble = placer, files, placements, trouble
+        self._changed = asyncio.Event()
+        self._seen: Placements | None = None
+
+    def pods_changed(self) -> None:
+        """Write the files soon where a placement has changed."""
+        if self._placer is not None and self._placements() is not self._seen:
+            self._seen = self._placements()
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await asyncio.to_thread(self._write, self._placements())
+                self._trouble("placement files", None)
+            except OSError as error:
+                text = f"the files of CPU and memory managers cannot be written, and are old for a Go kubelet: {error}"
+                log.warning("%s", text)
+                self._trouble("placement files", text)
+                await asyncio.sleep(RETRY_SECONDS)
+                self._changed.set()
+
+    def _write(self, placements: Placements) -> None:
+        placer = self._placer
+        if placer is None:
+            return
+        if placer.static_cpus:
+            self._files.write_cpu(cpu_state_of("static", placer.shared_pool(placements.values()), placements))
+        if placer.static_memory:
+            machine = placer.memory.machine_memory(placements.values())
+            self._files.write_memory(memory_state_of("Static", machine, placements))
