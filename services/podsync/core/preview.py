@@ -93,7 +93,7 @@ def preview(inputs: PreviewInputs) -> PodPreview:
     return PodPreview(
         waits_for="" if verdict else inputs.waits_for,
         reason=decided.reason,
-        message=decided.message,
+        message=decided.explanation,
         preempted=tuple(_preempted(victim, inputs.others[victim]) for victim in decided.victims),
         qos_class=str(qos_class(pod)),
         cgroup=pod_cgroup_name(pod, facts) if facts.cgroups_per_qos else "",

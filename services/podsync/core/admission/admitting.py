@@ -172,7 +172,7 @@ class Admissions:
         tracked = replace(tracked, saved=saved, asks_for_node=False)
         if verdict.reason:
             tracked = lifecycle.moved(tracked, PodState.FINISHED)
-            tracked = tracked.with_event("Warning", verdict.reason, verdict.message, "")
+            tracked = tracked.with_event("Warning", verdict.reason, verdict.explanation, "")
         self._pods.put(tracked)
         self.settle_inherited()
         return self.preempt(tracked, verdict.victims, now, verdict.lacking)

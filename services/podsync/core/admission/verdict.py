@@ -32,12 +32,18 @@ class Verdict:
 
     reason: str = ""
     message: str = ""
+    detail: str = ""  # what the message does not say: it is in the event and in what-if, not in the pod's status
     ask_for_node: bool = False  # rejected only because of the node's labels: the Node is read again first
     victims: tuple[str, ...] = ()  # UIDs of pods to preempt for this one
     lacking: str = ""  # the first resource for which they are preempted
     allocation: Allocation | None = None  # None = rejected
     placement: PodPlacement = NOT_PLACED
     awaited: tuple[str, ...] = ()  # UIDs of pods that are to end and have CPUs of the placement
+
+    @property
+    def explanation(self) -> str:
+        """The message with its detail."""
+        return f"{self.message}: {self.detail}" if self.detail else self.message
 
 
 def admit(
@@ -120,7 +126,7 @@ def _place(pod: Object, view: NodeView, placed: Placed) -> Verdict:
     try:
         placement, awaited = place_beside(pod, view.facts.placer, placed)
     except PlacementError as error:
-        return Verdict(reason=error.reason, message=str(error))
+        return Verdict(reason=error.reason, message=str(error), detail=error.detail)
     return Verdict(placement=placement, awaited=awaited)
 
 

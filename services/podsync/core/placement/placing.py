@@ -22,6 +22,7 @@ from services.podsync.core.placement.merging import (
     node_limit_error,
 )
 from services.podsync.core.placement.pod_placement import NOT_PLACED, ContainerPlacement, PodPlacement
+from services.podsync.core.placement.refusal import describe_refusal
 from shared.model.objects import Object
 from shared.podspec.resources import main_containers
 
@@ -66,8 +67,8 @@ def node_count_error(topology: MachineTopology, settings: PlacementSettings) -> 
 class TopologyAffinityError(PlacementError):
     """No set of NUMA nodes serves all resources as the policy demands."""
 
-    def __init__(self) -> None:
-        super().__init__("Resources cannot be allocated with Topology locality", "TopologyAffinityError")
+    def __init__(self, detail: str) -> None:
+        super().__init__("Resources cannot be allocated with Topology locality", "TopologyAffinityError", detail)
 
 
 class NodePlacer:
@@ -93,7 +94,9 @@ class NodePlacer:
         own, hint = NOT_PLACED, self._hint_for_pod(pod, free, others)
         for container in main_containers(pod):
             chosen = hint or self._merge(
-                self.cpus.hints(pod, container, free, own), self.memory.hints(pod, container, others, own)
+                container["name"],
+                self.cpus.hints(pod, container, free, own),
+                self.memory.hints(pod, container, others, own),
             )
             try:
                 own = self._give(pod, container, chosen, free, others, own)
@@ -110,13 +113,13 @@ class NodePlacer:
             return NO_AFFINITY
         if self._settings.scope is TopologyScope.CONTAINER:
             return None
-        return self._merge(self.cpus.pod_hints(pod, free), self.memory.pod_hints(pod, others))
+        return self._merge("", self.cpus.pod_hints(pod, free), self.memory.pod_hints(pod, others))
 
-    def _merge(self, *hints: Hints) -> Hint:
+    def _merge(self, name: str, *hints: Hints) -> Hint:
         settings = self._settings
         best, is_admitted = merge(settings.policy, self._topology, hints, prefer_closest=settings.prefer_closest)
         if not is_admitted:
-            raise TopologyAffinityError
+            raise TopologyAffinityError(describe_refusal(settings.policy, name, hints))
         return best
 
     def _give(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from services.podsync.core.placement.cpu_policy import CpuOption, CpuSettings
-from services.podsync.core.placement.hint import PlacementError
+from services.podsync.core.placement.hint import Hint, PlacementError
 from services.podsync.core.placement.machine_topology import MachineTopology
 from services.podsync.core.placement.memory_accounting import MemorySettings
 from services.podsync.core.placement.merging import TopologyPolicy
@@ -18,6 +18,7 @@ from services.podsync.core.placement.placing import (
     node_count_error,
 )
 from services.podsync.core.placement.pod_placement import NOT_PLACED, ContainerPlacement, PodPlacement
+from services.podsync.core.placement.refusal import describe_refusal
 from shared.model.cpu_list import parse_cpus, write_cpus
 from tests.unit.podsync.placement.machines import GIB, a_container, a_machine, a_pod
 
@@ -208,3 +209,59 @@ def test_machines_with_too_many_nodes_are_named(
         topology=TopologySettings(policy=policy, max_nodes=max_nodes),
     )
     assert node_count_error(a_machine(nodes, nodes, nodes, 1), settings) == error
+
+
+def detail(placer: NodePlacer, pod: dict[str, Any], others: Iterable[PodPlacement] = ()) -> str:
+    with pytest.raises(PlacementError) as caught:
+        placer.place(pod, others)
+    return caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("pod", "policy", "scope", "others", "expected"),
+    [
+        (
+            a_pod(a_container("c", "3")),
+            TopologyPolicy.RESTRICTED,
+            TopologyScope.CONTAINER,
+            [given(a="1-2", b="4-5")],
+            "container c, cpu fits only on NUMA nodes 0-1 (on a free machine on fewer)",
+        ),
+        (
+            a_pod(a_container("c", "2"), a_container("d", "3")),
+            TopologyPolicy.SINGLE_NUMA_NODE,
+            TopologyScope.POD,
+            [],
+            "the pod, cpu fits on NUMA nodes 0-1",
+        ),
+        (
+            a_pod(a_container("c", "8")),
+            TopologyPolicy.RESTRICTED,
+            TopologyScope.CONTAINER,
+            [],
+            "container c, cpu fits on no NUMA nodes",
+        ),
+    ],
+)
+def test_a_refused_alignment_says_what_is_demanded_and_what_would_have_fitted(
+    pod: dict[str, Any], policy: TopologyPolicy, scope: TopologyScope, others: list[PodPlacement], expected: str
+) -> None:
+    demands = {
+        TopologyPolicy.RESTRICTED: "the same NUMA nodes for all resources, and as few as on a free machine",
+        TopologyPolicy.SINGLE_NUMA_NODE: "one NUMA node for all resources",
+    }
+    text = detail(a_placer(_TWO_NODES, policy, scope), pod, others)
+    assert text == f"topologyManagerPolicy {policy} demands {demands[policy]}; for {expected}"
+
+
+def test_resources_that_fit_on_different_nodes_are_named_with_theirs() -> None:
+    placer = a_placer(_TWO_NODES, TopologyPolicy.RESTRICTED, static_memory=True)
+    full = placer.place(a_pod(a_container("c", "1", "14Gi")), [given(a="4-7")])  # leaves 1 GiB of node 0
+    text = detail(placer, a_pod(a_container("c", "2", "2Gi")), [given(a="4-7"), full])
+    assert text.endswith("for container c, cpu fits on NUMA node 0 and memory fits on NUMA node 1")
+
+
+def test_of_many_sets_of_nodes_only_some_are_named() -> None:
+    pairs = [Hint(frozenset({2 * place, 2 * place + 1}), True) for place in range(6)]
+    text = describe_refusal(TopologyPolicy.SINGLE_NUMA_NODE, "", [{"cpu": tuple(pairs)}])
+    assert text.endswith("for the pod, cpu fits on NUMA nodes 0-1 or 2-3 or 4-5 or 6-7 or others")

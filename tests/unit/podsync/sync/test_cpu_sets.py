@@ -1,6 +1,7 @@
 """Containers with CPUs of their own, and those beside them: no CPU is given twice, whenever podsync is killed."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.placement.cpu_policy import CpuSettings
 from services.podsync.core.placement.machine_topology import Cpu, MachineTopology, NumaNode
-from services.podsync.core.placement.placing import NodePlacer, PlacementSettings
+from services.podsync.core.placement.merging import TopologyPolicy
+from services.podsync.core.placement.placing import NodePlacer, PlacementSettings, TopologySettings
 from services.podsync.core.placement.pod_placement import ContainerPlacement, PodPlacement
 from services.podsync.core.pod.events import PodEvicted
 from shared.model.cpu_list import parse_cpus
@@ -89,6 +91,22 @@ def test_a_pod_without_room_is_rejected_and_takes_nothing() -> None:
     assert play.core.tracked["u2"].saved.rejected == "UnexpectedAdmissionError"
     play.want(guaranteed("u3", 1))
     assert (cpus_of(play, "u1"), cpus_of(play, "u3")) == ("1-2", "3")
+
+
+def test_the_event_of_a_refused_alignment_says_where_the_pod_would_fit_and_the_status_is_the_kubelets() -> None:
+    topology = MachineTopology(
+        cpus={cpu: Cpu(id=cpu, core=cpu, socket=cpu // 2, numa_node=cpu // 2, uncore_cache=0) for cpu in CPUS},
+        nodes={0: NumaNode(id=0), 1: NumaNode(id=1)},
+    )
+    restricted = replace(STATIC, topology=TopologySettings(policy=TopologyPolicy.RESTRICTED))
+    play = Play(facts=replace(a_play().facts, placer=NodePlacer(topology, restricted)))
+    play.want(guaranteed("u1", 1))
+    play.want(guaranteed("u2", 1))
+    play.want(guaranteed("u3", 2))
+    saved = play.core.tracked["u3"].saved
+    message = "Resources cannot be allocated with Topology locality"
+    assert (saved.rejected, saved.rejected_message) == ("TopologyAffinityError", message)
+    assert play.events[-1].startswith(f"Warning TopologyAffinityError: {message}: topologyManagerPolicy restricted")
 
 
 def test_an_edited_static_pod_gets_the_cpus_of_the_one_before_once_that_has_stopped() -> None:
