@@ -1,6 +1,6 @@
 """Messages about device plugins, of which volume is the owner."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,3 +27,76 @@ class DeviceResource:
     # list of this process, and once the resource is dropped
     devices: tuple[Device, ...] = ()
     error: str = ""  # one line: why the plugin is not connected
+
+
+@dataclass(frozen=True, kw_only=True)
+class GetPreferredAllocation:
+    """Request to volume: which devices of a resource does its plugin prefer? Only where the resource has
+    `preferred_allocation`. Answered with PreferredAllocation."""
+
+    resource: str  # its name
+    available: tuple[str, ...]  # ids of the devices among which the plugin chooses
+    must_include: tuple[str, ...]  # ids that are chosen already
+    size: int  # how many devices are needed, with those that are chosen already
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferredAllocation:
+    """Answer to GetPreferredAllocation."""
+
+    devices: tuple[str, ...] = ()  # those of `available` that the plugin prefers; empty = it prefers none
+    error: str = ""  # one line: why the plugin could not be asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllocateDevices:
+    """Request to volume: have the plugin prepare these devices for one container. Answered with AllocatedDevices."""
+
+    resource: str  # its name
+    devices: tuple[str, ...]  # ids of the devices of one container
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceMount:
+    """A mount that the container of a device needs."""
+
+    container_path: str  # where the container sees it
+    host_path: str  # what is mounted
+    read_only: bool = False  # the container may not write there
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceNode:
+    """A device file that the container of a device needs."""
+
+    container_path: str  # where the container sees it
+    host_path: str  # the device file of the machine
+    permissions: str = ""  # of cgroups: `r` read, `w` write, `m` mknod
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllocatedDevices:
+    """Answer to AllocateDevices: what the container needs for its devices, of at most 64 KiB."""
+
+    envs: dict[str, str] = field(default_factory=dict)  # environment variables
+    mounts: tuple[DeviceMount, ...] = ()  # in the order of the plugin
+    devices: tuple[DeviceNode, ...] = ()  # in the order of the plugin
+    annotations: dict[str, str] = field(default_factory=dict)  # for the runtime
+    cdi_devices: tuple[str, ...] = ()  # names of CDI devices, such as `nvidia.com/gpu=0`
+    error: str = ""  # one line: why the devices could not be allocated
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreStartContainer:
+    """Request to volume: a container with these devices is about to start. Only where the resource has
+    `pre_start_required`. Answered with PreStartedContainer."""
+
+    resource: str  # its name
+    devices: tuple[str, ...]  # ids of the devices of the container
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreStartedContainer:
+    """Answer to PreStartContainer."""
+
+    error: str = ""  # one line: why the container must not start

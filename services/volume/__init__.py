@@ -23,10 +23,11 @@ Follows
 
 Answers
     `PrepareSubpath` and `ReleaseSubpaths`: subpaths, bound for the start of a container. `GetVolumeUsage`: how full the
-    nfs, local and csi volumes of a pod are. It requests Secrets,
-    ConfigMaps, claims, PersistentVolumes, CSIDrivers, VolumeAttachments, ClusterTrustBundles and
-    PodCertificateRequests from sources, and service account tokens and the creation of PodCertificateRequests from
-    status, which also writes the status of claims whose volumes are expanded.
+    nfs, local and csi volumes of a pod are. `GetPreferredAllocation`, `AllocateDevices` and `PreStartContainer`: the
+    calls of a device plugin for a container; which devices it has is podsync's decision. It requests Secrets,
+    ConfigMaps, claims, PersistentVolumes, CSIDrivers, VolumeAttachments, ClusterTrustBundles and PodCertificateRequests
+    from sources, and service account tokens and the creation of PodCertificateRequests from status, which also writes
+    the status of claims whose volumes are expanded.
 
 Persists
     The sockets of device plugins, before their registration is answered. Else nothing of its own: the directories,

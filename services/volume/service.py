@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from bus.interface import Change
+from bus.messages.device_plugins import AllocateDevices, GetPreferredAllocation, PreStartContainer
 from bus.messages.sources import NodeObject
 from bus.messages.streams import (
     DEVICES_RESOURCES,
@@ -32,6 +33,7 @@ from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.controllers.csi_limits import CsiLimits
 from services.volume.controllers.device_plugins import DevicePlugins
+from services.volume.controllers.device_requests import DeviceRequests
 from services.volume.controllers.memory_swap_warning import warn_of_swapped_memory
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.plugin_registration import PluginRegistration
@@ -115,6 +117,10 @@ class Volume:
         bus.answer(PrepareSubpath, subpaths.prepare)
         bus.answer(GetVolumeUsage, self._usages.get)
         bus.answer(ReleaseSubpaths, subpaths.release)
+        devices = DeviceRequests(self._devices, clock, context.metrics)
+        bus.answer(GetPreferredAllocation, devices.prefer)
+        bus.answer(AllocateDevices, devices.allocate)
+        bus.answer(PreStartContainer, devices.pre_start)
 
     async def run(self) -> None:
         """Reconcile whenever something changed and register plugins, until cancelled; mounts are left as they are."""

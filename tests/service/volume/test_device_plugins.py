@@ -2,13 +2,10 @@
 what a hung, lying or dead one costs the others (node.md 4.15)."""
 
 import asyncio
-import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
-import grpc
 import pytest
 
 from bus.messages.device_plugins import Device, DeviceResource
@@ -16,75 +13,15 @@ from services.volume.adapters.device_plugins import decode_devices
 from services.volume.controllers import device_plugins
 from services.volume.core.device_plugins import device_resources
 from shared.plugin_grpc import serving
-from shared.time.backoff import Backoff
-from tests.programs.device_plugin import DevicePlugin, Devices, devices_of
-from tests.service.volume.node import Node, started_node
+from tests.programs.device_plugin import devices_of
+from tests.service.volume.device_plugins import GPU, NIC, Plugins, running_plugins
 from tests.support.waits.deadline import WAIT_SECONDS
 
-GPU, NIC = "example.com/gpu", "example.com/nic"
-
-
-class Plugins:
-    """Device plugins of one node, and what volume publishes of their resources."""
-
-    def __init__(self, node: Node) -> None:
-        self.node, self.resources = node, node.resources
-        self.directory = node.root / "device-plugins"
-        self.socket = self.directory / "kubelet.sock"
-        self._plugins: list[DevicePlugin] = []
-
-    def plugin(self, resource: str = GPU, devices: Devices | None = None, **details: Any) -> DevicePlugin:
-        """A plugin that does not serve yet."""
-        socket = details.pop("socket", f"{resource.rpartition('/')[2]}.sock")
-        plugin = DevicePlugin(self.directory, resource, devices or devices_of("a", "b"), socket=socket, **details)
-        self._plugins.append(plugin)
-        return plugin
-
-    async def register(self, plugin: DevicePlugin, **details: Any) -> str:
-        """Let the plugin serve once the agent listens, as real ones do, and register it; return the text of the
-        refusal, "" for none."""
-        await self.until_listening()
-        plugin.start()
-        try:
-            await asyncio.to_thread(plugin.register, **details)
-        except grpc.RpcError as error:
-            return str(error.details())
-        return ""
-
-    async def until_listening(self) -> None:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not self.socket.is_socket():
-                await asyncio.sleep(0.01)
-
-    async def until(self, fits: Callable[[DeviceResource], bool], resource: str = GPU) -> DeviceResource:
-        """Until the resource is published so."""
-        state = await self.resources.until(lambda state: resource in state and fits(state[resource]))
-        return state[resource]
-
-    def stop(self) -> None:
-        for plugin in self._plugins:
-            plugin.stop()
-
 
 @pytest.fixture
-def short_path() -> Iterator[Path]:
-    """The path of a socket has at most 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="dp") as directory:
-        yield Path(directory)
-
-
-@pytest.fixture
-async def plugins(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Plugins]:
-    monkeypatch.setattr(device_plugins, "MIN_LIST_SECONDS", 0.05)
-    monkeypatch.setattr(device_plugins, "RETRIES", Backoff(initial=0.1, cap=0.5))
-    node = await started_node(short_path, monkeypatch, device_plugins=True)
-    for directory in ("device-plugins", "plugins_registry"):
-        (node.root / directory).mkdir(parents=True)
-    found = Plugins(node)
-    try:
+async def plugins(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Plugins]:
+    async with running_plugins(monkeypatch) as found:
         yield found
-    finally:
-        found.stop()
 
 
 def healthy(resource: DeviceResource) -> list[str]:
