@@ -16,6 +16,15 @@ class PodState(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NumaMemory:
+    """Memory of NUMA nodes, which these hold together."""
+
+    nodes: tuple[int, ...]  # ids of NUMA nodes, in ascending order
+    kind: str  # `memory`, or `hugepages-<size>`
+    size: int  # bytes
+
+
+@dataclass(frozen=True, kw_only=True)
 class AdmittedPod:
     """Stream `pods.admitted`, key: pod UID. The verdict on a pod and its lifecycle state, without the pod itself."""
 
@@ -28,6 +37,10 @@ class AdmittedPod:
     source: str = ""  # `file`, `http` or `api`; empty for a pod known only from the runtime
     rejected: str = ""  # reason of a refused admission; "" = admitted
     grace_seconds: int | None = None  # effective grace in seconds once terminating
+    # container → the CPUs that it has alone, such as `2-3,8`; without the containers that share CPUs
+    cpus: dict[str, str] = field(default_factory=dict)
+    # container → memory that it has alone; without the containers whose memory is of any NUMA node
+    memory: dict[str, tuple[NumaMemory, ...]] = field(default_factory=dict)
 
     @property
     def finished(self) -> bool:
@@ -121,3 +134,7 @@ class NodeResources:
 
     capacity: dict[str, str]  # resource name -> quantity text
     allocatable: dict[str, str]  # the same, less what is reserved
+    exclusive_cpus: str = ""  # CPUs that containers can get alone, such as `1-7`; "" = none, with cpuManagerPolicy none
+    # CPUs of the other containers while no container has CPUs alone; "" = all, with cpuManagerPolicy none
+    shared_cpus: str = ""
+    memory: tuple[NumaMemory, ...] = ()  # that containers can get alone; none without memoryManagerPolicy Static

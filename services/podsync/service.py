@@ -15,7 +15,7 @@ from services.podsync.adapters.calls.runtime_calls import calls_over
 from services.podsync.adapters.cluster_reads import LocalReads, SourcesReads
 from services.podsync.adapters.inherited_placements import read_inherited_placements
 from services.podsync.adapters.node_facts_reader import read_machine_facts, read_node_facts, read_node_resources
-from services.podsync.adapters.node_placer import read_node_placer
+from services.podsync.adapters.node_placer import read_node_placer, with_placement
 from services.podsync.adapters.placement_files import PlacementFiles
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.steady_clock import SteadyClock
@@ -67,7 +67,7 @@ class PodSyncService:
         )
         self.core = PodSync(settings, self.checkpoint.load_all())
         published = bus.own(NODE_RESOURCES)
-        published.put("node", resources)
+        published.put("node", resources if placer is None else with_placement(resources, placer))
         published.mark_complete()
         events = EventRecorder(bus.own(events_of("podsync")), clock)
         self._pull_watch = PullWatch(runtime, clock, bus.own(PODS_PULLS), self.stories, events.record)

@@ -3,8 +3,10 @@
 The machine is read once: CPUs that come or go while the process runs count from its next start.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
+from bus.messages.podsync import NodeResources
 from services.podsync.adapters.machine_topology import read_machine_topology
 from services.podsync.core.placement import cpu_policy, memory_accounting
 from services.podsync.core.placement.cpu_policy import CpuOption, CpuSettings
@@ -18,12 +20,13 @@ from services.podsync.core.placement.placing import (
     TopologySettings,
     node_count_error,
 )
+from services.podsync.core.pod.published_items import numa_memory
 from shared.config.effective import EffectiveConfig
 from shared.config.rules_data import truth
 from shared.config.rules_placement import numa_limit
 from shared.errors import OperatorError
 from shared.host.machine import meminfo
-from shared.model.cpu_list import parse_cpus
+from shared.model.cpu_list import parse_cpus, write_cpus
 from shared.model.eviction import threshold_amount
 from shared.model.quantity import ZERO, Quantity, parse_quantity
 from shared.podspec.resources import parse_resources
@@ -40,6 +43,16 @@ def read_node_placer(config: EffectiveConfig, root: Path = Path("/")) -> NodePla
     topology = read_machine_topology(root)
     refuse_settings(topology, settings, withheld_memory(config, meminfo(root / "proc").get("MemTotal", 0)))
     return NodePlacer(topology, settings)
+
+
+def with_placement(resources: NodeResources, placer: NodePlacer) -> NodeResources:
+    """Return the resources with the CPUs and the memory that containers can get alone."""
+    return replace(
+        resources,
+        exclusive_cpus=write_cpus(placer.cpus.allocatable),
+        shared_cpus=write_cpus(placer.shared_pool(())) if placer.static_cpus else "",
+        memory=numa_memory(placer.memory.allocatable),
+    )
 
 
 def placement_settings(config: EffectiveConfig) -> PlacementSettings:

@@ -1,10 +1,10 @@
-"""Forms the answers of the PodResources API in both versions. No resource manager runs, so nothing is assigned to a
-container."""
+"""Forms the answers of the PodResources API in both versions. v1alpha1 has neither CPUs nor memory."""
 
 from collections.abc import Iterable
 from typing import Any
 
-from services.server.core.pods.pod_resources import PodEntry
+from bus.messages.podsync import NodeResources, NumaMemory
+from services.server.core.pods.pod_resources import ContainerEntry, PodEntry, cpu_ids
 from shared.plugin_grpc import pod_resources_v1_pb2 as v1
 from shared.plugin_grpc import pod_resources_v1alpha1_pb2 as v1alpha1
 
@@ -24,11 +24,30 @@ def get_answer(pod: PodEntry) -> Any:
     return v1.GetPodResourcesResponse(pod_resources=_pod(v1, pod))
 
 
-def allocatable_answer() -> Any:
-    """Return the answer to GetAllocatableResources, which has no exclusive CPUs, memory blocks or devices."""
-    return v1.AllocatableResourcesResponse()
+def allocatable_answer(resources: NodeResources | None) -> Any:
+    """Return the answer to GetAllocatableResources; None = they are not known."""
+    if resources is None:
+        return v1.AllocatableResourcesResponse()
+    return v1.AllocatableResourcesResponse(cpu_ids=cpu_ids(resources.exclusive_cpus), memory=_memory(resources.memory))
 
 
 def _pod(messages: Any, pod: PodEntry) -> Any:
-    containers = [messages.ContainerResources(name=name) for name in pod.containers]
+    containers = [_container(messages, container) for container in pod.containers]
     return messages.PodResources(name=pod.name, namespace=pod.namespace, containers=containers)
+
+
+def _container(messages: Any, container: ContainerEntry) -> Any:
+    if messages is v1alpha1:
+        return messages.ContainerResources(name=container.name)
+    return v1.ContainerResources(name=container.name, cpu_ids=container.cpus, memory=_memory(container.memory))
+
+
+def _memory(blocks: Iterable[NumaMemory]) -> list[Any]:
+    return [
+        v1.ContainerMemory(
+            memory_type=block.kind,
+            size=block.size,
+            topology=v1.TopologyInfo(nodes=[v1.NUMANode(ID=node) for node in block.nodes]),
+        )
+        for block in blocks
+    ]

@@ -15,10 +15,11 @@ from services.server.adapters import pod_resources_messages as messages
 from services.server.adapters.pod_resources_messages import V1, V1ALPHA1
 from services.server.controllers.pod_streams import PodStreams
 from services.server.core.pods.pod_lists import find_pod
-from services.server.core.pods.pod_resources import is_active, pod_entry
+from services.server.core.pods.pod_resources import PodEntry, is_active, pod_entry
 from shared.kube.rate_limit import TokenBucket
 from shared.metrics.family import counter
 from shared.metrics.registry import Registry
+from shared.model.objects import Object, uid
 from shared.plugin_grpc.serving import CallRefusedError, Method, SocketServer
 from shared.time.clock import Clock
 
@@ -98,13 +99,16 @@ class PodResources:
     async def _list(self, version: str, _request: Any) -> Any:
         desired = self._streams.desired.state.values()
         active = (entry.pod for entry in desired if is_active(self._streams.status_of(entry)))
-        return messages.list_answer(version, map(pod_entry, active))
+        return messages.list_answer(version, map(self._entry, active))
+
+    def _entry(self, pod: Object) -> PodEntry:
+        return pod_entry(pod, self._streams.admitted.state.get(uid(pod)))
 
     async def _get(self, request: Any) -> Any:
         desired = find_pod(self._streams.desired.state.values(), request.pod_namespace, request.pod_name)
         if desired is None:
             raise CallRefusedError("Unknown", f"pod {request.pod_name} in namespace {request.pod_namespace} not found")
-        return messages.get_answer(pod_entry(desired.pod))
+        return messages.get_answer(self._entry(desired.pod))
 
     async def _allocatable(self, _request: Any) -> Any:
-        return messages.allocatable_answer()
+        return messages.allocatable_answer(self._streams.resources.state.get("node"))

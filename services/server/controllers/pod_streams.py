@@ -5,7 +5,15 @@ from typing import Any
 
 from bus.interface import Bus, Change, Deleted, FollowedStream, Put
 from bus.messages.sources import DesiredPod
-from bus.messages.streams import PODS_API_STATUS, PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS
+from bus.messages.streams import (
+    NODE_RESOURCES,
+    PODS_ADMITTED,
+    PODS_API_STATUS,
+    PODS_DESIRED,
+    PODS_MIRRORS,
+    PODS_STATUS,
+    RUNTIME_PODS,
+)
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 
@@ -45,10 +53,18 @@ class PodStreams:
         self.wakers = LogWakeups()
         self.desired = bus.follow(PODS_DESIRED, self._changed)
         self.status = bus.follow(PODS_STATUS, self._changed)
+        self.admitted = bus.follow(PODS_ADMITTED, self._changed)
+        self.resources = bus.follow(NODE_RESOURCES, self._changed)
         self.runtime = bus.follow(RUNTIME_PODS, self._runtime_changed)
         self.mirrors = bus.follow(PODS_MIRRORS, self._changed)
         self.api_statuses = bus.follow(PODS_API_STATUS, self._changed)
-        self._needed: list[FollowedStream[Any]] = [self.desired, self.status, self.runtime]
+        self._needed: list[FollowedStream[Any]] = [
+            self.desired,
+            self.status,
+            self.runtime,
+            self.admitted,
+            self.resources,
+        ]
         if joins_cluster:
             self._needed += [self.mirrors, self.api_statuses]
 

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from bus.messages.podsync import PodStatus
+from bus.messages.podsync import AdmittedPod, NodeResources, NumaMemory, PodState, PodStatus
 from bus.messages.sources import DesiredPod
 from services.server.controllers.pod_resources import BURST, SOCKET
 from shared.plugin_grpc import pod_resources_v1_pb2 as v1
@@ -97,6 +97,34 @@ async def test_active_pods_are_listed_with_containers_and_sidecars(server: Runni
         "v1alpha1.PodResourcesLister/List", v1alpha1.ListPodResourcesRequest(), v1alpha1.ListPodResourcesResponse
     )
     assert [each.name for each in old.pod_resources[0].containers] == ["proxy", "a", "b"]
+
+
+async def test_a_container_has_the_cpus_and_the_memory_that_podsync_gave_it_alone(
+    server: Running, client: Client
+) -> None:
+    run(server, "web", "Running", containers=[{"name": "own"}, {"name": "shared"}])
+    memory = {"own": (NumaMemory(nodes=(0, 1), kind="memory", size=1 << 40),)}
+    own = AdmittedPod(
+        uid="web", name="web", namespace="default", state=PodState.SYNC, cpus={"own": "2-3,8"}, memory=memory
+    )
+    server.node.admitted.put("web", own)
+    server.node.resources.put(
+        "node", NodeResources(capacity={}, allocatable={}, exclusive_cpus="1-8", memory=memory["own"])
+    )
+    await server.node.network.settle()
+    for pod in ((await client.list()).pod_resources[0], (await client.get("web")).pod_resources):
+        [first, second] = pod.containers
+        assert (list(first.cpu_ids), list(second.cpu_ids), list(second.memory)) == ([2, 3, 8], [], [])
+        assert [(m.memory_type, m.size, [node.ID for node in m.topology.nodes]) for m in first.memory] == [
+            ("memory", 1 << 40, [0, 1])
+        ]
+    allocatable = await client.call(
+        "v1.PodResourcesLister/GetAllocatableResources",
+        v1.AllocatableResourcesRequest(),
+        v1.AllocatableResourcesResponse,
+    )
+    assert list(allocatable.cpu_ids) == list(range(1, 9))
+    assert [(m.memory_type, m.size) for m in allocatable.memory] == [("memory", 1 << 40)]
 
 
 async def test_one_pod_is_found_also_when_it_has_ended(server: Running, client: Client) -> None:

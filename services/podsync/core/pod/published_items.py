@@ -2,11 +2,14 @@
 Decides nothing about the pod, and does not know what was published before.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from bus.messages.podsync import AdmittedPod, PodProbes, PodState, PodVolumes
+from bus.messages.podsync import AdmittedPod, NumaMemory, PodProbes, PodState, PodVolumes
+from services.podsync.core.placement.pod_placement import MemoryBlock
 from services.podsync.core.pod.saved import Pod, Saved
+from shared.model.cpu_list import write_cpus
 from shared.podspec.containers import used_volumes
 from shared.podspec.resources import is_sidecar
 
@@ -28,6 +31,7 @@ class Published:
 def published(uid: str, name: str, namespace: str, saved: Saved) -> Published:
     """Return the items of a pod whose admission is decided."""
     volumes, probed = mounted_volumes(saved), _probed_containers(saved)
+    given = saved.placement.containers if _may_run(saved) else {}
     probes = PodProbes(
         name=name,
         namespace=namespace,
@@ -44,6 +48,8 @@ def published(uid: str, name: str, namespace: str, saved: Saved) -> Published:
             source=saved.source,
             rejected=saved.rejected,
             grace_seconds=None if saved.state is PodState.SYNC else saved.grace_seconds,
+            cpus={name: write_cpus(own.cpus) for name, own in given.items() if own.cpus},
+            memory={name: numa_memory(own.memory) for name, own in given.items() if own.memory},
         ),
         volumes=PodVolumes(
             uid=uid,
@@ -55,6 +61,11 @@ def published(uid: str, name: str, namespace: str, saved: Saved) -> Published:
         ),
         probes=probes if probed else None,
     )
+
+
+def numa_memory(blocks: Iterable[MemoryBlock]) -> tuple[NumaMemory, ...]:
+    """Return the blocks as messages have them."""
+    return tuple(NumaMemory(nodes=tuple(sorted(b.nodes)), kind=b.kind, size=b.size) for b in blocks)
 
 
 def mounted_volumes(saved: Saved) -> tuple[str, ...]:
