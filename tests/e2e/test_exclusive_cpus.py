@@ -45,11 +45,20 @@ async def test_no_container_runs_on_the_cpu_of_another_before_during_and_after_k
         shared = (await world.wait_running("shared")).containers[0]
         assert cpus_of(shared) == ONLINE
 
-        old = world.pid_of("podsync")
-        world.crash_at("podsync.acted.SetContainerCpus")
+        for point in ("saved.SetContainerCpus", "published.SetContainerCpus", "acted.SetContainerCpus"):
+            name = point.partition(".")[0]
+            old = world.pid_of("podsync")
+            world.crash_at(f"podsync.{point}")
+            world.put_manifest(name, asking(name, {"requests": OWN, "limits": OWN}))
+            await world.wait_back("podsync", old)
+            assert world.crashed
+            given = cpus_of((await world.wait_running(name)).containers[0])
+            assert (len(given), cpus_of(shared)) == (1, ONLINE - given), point
+            world.remove_manifest(name)
+            await world.wait_gone(name)
+            await world.wait_for(_has(shared, ONLINE), "the freed CPU to be shared again")
+
         world.put_manifest("own", asking("own", {"requests": OWN, "limits": OWN}))
-        await world.wait_back("podsync", old)
-        assert world.crashed
         own = (await world.wait_running("own")).containers[0]
         given = cpus_of(own)
         assert (len(given), cpus_of(shared)) == (1, ONLINE - given)
@@ -58,8 +67,8 @@ async def test_no_container_runs_on_the_cpu_of_another_before_during_and_after_k
 
         await world.wait_back("podsync", world.kill("podsync"))
         await world.wait_served("own", "shared")
-        for name, before in (("own", own), ("shared", shared)):
-            [after] = (await world.wait_running(name)).containers
+        for pod_name, before in (("own", own), ("shared", shared)):
+            [after] = (await world.wait_running(pod_name)).containers
             assert (after.id, after.started_at) == (before.id, before.started_at)
         assert (cpus_of(own), cpus_of(shared)) == (given, ONLINE - given)
 

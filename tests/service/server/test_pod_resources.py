@@ -103,7 +103,7 @@ async def test_a_container_has_the_cpus_and_the_memory_that_podsync_gave_it_alon
     server: Running, client: Client
 ) -> None:
     run(server, "web", "Running", containers=[{"name": "own"}, {"name": "shared"}])
-    memory = {"own": (NumaMemory(nodes=(0, 1), kind="memory", size=1 << 40),)}
+    memory: dict[str, tuple[NumaMemory, ...]] = {"own": (NumaMemory(nodes=(0, 1), kind="memory", size=1 << 40),)}
     own = AdmittedPod(
         uid="web", name="web", namespace="default", state=PodState.SYNC, cpus={"own": "2-3,8"}, memory=memory
     )

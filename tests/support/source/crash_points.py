@@ -35,7 +35,9 @@ PLACEHOLDERS = {
 OF_THE_MATRIX = frozenset(point for point, _ in POINTS)
 
 _SIMULATED_CALLS = tuple(
-    call for call in CALLS if call not in ("EndTasks", "FetchNode", "PullImage", "ResizePod", "RunPostStartHook")
+    call
+    for call in CALLS
+    if call not in ("EndTasks", "FetchNode", "PullImage", "ResizePod", "RunPostStartHook", "SetContainerCpus")
 )
 _OF_DISKS = ("MountDevice", "UnmountDevice", "ExpandVolume")  # no simulated pod has such a volume
 SIMULATED = (
@@ -83,6 +85,9 @@ OF_OTHER_TESTS = {
         *(f"podsync.{step}.ResizePod" for step in ("saved", "published", "acted")),
         "podsync.resize.written",
     ),
+    "tests/e2e/test_exclusive_cpus.py": tuple(
+        f"podsync.{step}.SetContainerCpus" for step in ("saved", "published", "acted")
+    ),
     "tests/e2e/test_kills_in_calls.py": tuple(f"podsync.{step}.EndTasks" for step in ("saved", "published", "acted")),
     "tests/service/podsync/test_log_rotation.py": tuple(
         f"podsync.logs.{step}" for step in ("removed", "packing", "packed", "renamed", "reopened", "aside")
@@ -106,7 +111,7 @@ NOT_TRIED = {
     **dict.fromkeys(
         (
             f"podsync.calling.{call}"
-            for call in (*_SIMULATED_CALLS, "EndTasks", "ResizePod")
+            for call in (*_SIMULATED_CALLS, "EndTasks", "ResizePod", "SetContainerCpus")
             if f"podsync.calling.{call}" not in OF_THE_MATRIX
         ),
         "the request may have been carried out or not: podsync.acted and .saved of the same call are the two cases",
