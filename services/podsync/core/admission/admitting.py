@@ -229,7 +229,7 @@ class Admissions:
             return ""
         placements = self.placements()
         if self._pool is None or self._pool[0] is not placements:
-            self._pool = placements, write_cpus(self.facts.placer.shared_pool(placements.values()))
+            self._pool = placements, write_cpus(self.facts.placer.cpus_to_share(placements.values()))
         return self._pool[1]
 
     def placements(self) -> Mapping[str, PodPlacement]:

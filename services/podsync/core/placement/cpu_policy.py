@@ -71,13 +71,20 @@ class CpuPolicy:
         return self._topology.all_cpus - self.reserved if self._settings.static else _NONE
 
     def shared_pool(self, taken: Iterable[CpuSet]) -> CpuSet:
-        """Return the CPUs of containers without CPUs of their own, where others have `taken` some for themselves."""
+        """Return the CPUs that nobody has for itself, where others have `taken` some; with strict-cpu-reservation
+        without the reserved ones."""
         pool = (
             self._topology.all_cpus - self.reserved
             if self._has(CpuOption.STRICT_CPU_RESERVATION)
             else (self._topology.all_cpus)
         )
         return pool.difference(*taken)
+
+    def cpus_to_share(self, taken: Iterable[CpuSet]) -> CpuSet:
+        """Return the CPUs on which containers without CPUs of their own run: the shared pool. Where others have taken
+        all of it, which strict-cpu-reservation permits, these are the reserved ones: in the Go kubelet such containers
+        then run on all CPUs, also on those that others have for themselves."""
+        return self.shared_pool(taken) or self.reserved
 
     def hints(self, pod: Object, container: Object, free: CpuSet, own: PodPlacement) -> Hints:
         """Return the sets of NUMA nodes that have CPUs for the container; `own`: what its pod already has."""

@@ -83,8 +83,12 @@ class NodePlacer:
         self.memory = MemoryPolicy(topology, settings.memory)
 
     def shared_pool(self, others: Iterable[PodPlacement]) -> CpuSet:
-        """Return the CPUs of containers without CPUs of their own, beside these pods."""
+        """Return the CPUs that nobody has for itself, beside these pods: the default set of the checkpoint."""
         return self.cpus.shared_pool(given.cpus for other in others for given in other.containers.values())
+
+    def cpus_to_share(self, others: Iterable[PodPlacement]) -> CpuSet:
+        """Return the CPUs on which containers without CPUs of their own run, beside these pods."""
+        return self.cpus.cpus_to_share([given.cpus for other in others for given in other.containers.values()])
 
     def place(self, pod: Object, others: Iterable[PodPlacement]) -> PodPlacement:
         """Return what the pod's init and regular containers get. Raise PlacementError, with the reason and the message

@@ -111,6 +111,14 @@ def test_reserved_cpus_stay_in_the_shared_pool_unless_they_are_strictly_reserved
     assert write_cpus(strict.shared_pool([cpus("1,5"), cpus("2")])) == "3,6-7"
 
 
+def test_where_all_shared_cpus_are_taken_containers_run_on_the_reserved_ones() -> None:
+    strict = a_policy(_SMT, CpuOption.STRICT_CPU_RESERVATION, reserved="0,4")
+    assert strict.cpus_to_share([cpus("1-3"), cpus("5-6")]) == cpus("7")
+    assert strict.cpus_to_share([cpus("1-3"), cpus("5-7")]) == cpus("0,4")
+    assert strict.shared_pool([cpus("1-3"), cpus("5-7")]) == frozenset()
+    assert a_policy(_SMT, reserved="0,4").cpus_to_share([cpus("1-3")]) == cpus("0,4-7")
+
+
 @pytest.mark.parametrize(
     ("topology", "settings", "error"),
     [

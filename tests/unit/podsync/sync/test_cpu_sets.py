@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from services.podsync.core.admission.node_view import MachineFacts
-from services.podsync.core.placement.cpu_policy import CpuSettings
+from services.podsync.core.placement.cpu_policy import CpuOption, CpuSettings
 from services.podsync.core.placement.machine_topology import Cpu, MachineTopology, NumaNode
 from services.podsync.core.placement.merging import TopologyPolicy
 from services.podsync.core.placement.placing import NodePlacer, PlacementSettings, TopologySettings
@@ -91,6 +91,16 @@ def test_a_pod_without_room_is_rejected_and_takes_nothing() -> None:
     assert play.core.tracked["u2"].saved.rejected == "UnexpectedAdmissionError"
     play.want(guaranteed("u3", 1))
     assert (cpus_of(play, "u1"), cpus_of(play, "u3")) == ("1-2", "3")
+
+
+def test_with_strict_reservation_the_last_shared_cpus_go_and_the_others_run_on_the_reserved_ones() -> None:
+    cpu = replace(STATIC.cpu, options=frozenset({CpuOption.STRICT_CPU_RESERVATION}))
+    play = Play(facts=replace(a_play().facts, placer=NodePlacer(MACHINE, replace(STATIC, cpu=cpu))))
+    play.want(burstable("u1"))
+    assert cpus_of(play, "u1") == "1-3"
+    play.want(guaranteed("u2", 3))
+    play.want(burstable("u3"))
+    assert (cpus_of(play, "u1"), cpus_of(play, "u2"), cpus_of(play, "u3")) == ("0", "1-3", "0")
 
 
 def test_the_event_of_a_refused_alignment_says_where_the_pod_would_fit_and_the_status_is_the_kubelets() -> None:
