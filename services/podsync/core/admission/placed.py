@@ -48,8 +48,8 @@ def placed_of(pods: Iterable[TrackedPod], listed: Iterable[str]) -> Placed:
 
 
 def place_beside(pod: Object, placer: NodePlacer, placed: Placed) -> tuple[PodPlacement, tuple[str, ...]]:
-    """Return the pod's placement, and the UIDs of the pods that have CPUs of it and must stop first. Raises
-    PlacementError."""
+    """Return the pod's placement, and the UIDs of the pods that have CPUs of it, or memory of its NUMA nodes, and must
+    stop first. Raises PlacementError."""
     placed = placed.without(uid(pod))
     staying = tuple(placed.staying.values())
     try:
@@ -58,8 +58,15 @@ def place_beside(pod: Object, placer: NodePlacer, placed: Placed) -> tuple[PodPl
         if not placed.leaving:
             raise
         placement = placer.place(pod, staying)
-        own = cpus_of(placement)
-        return placement, tuple(other for other, held in placed.leaving.items() if own & cpus_of(held))
+        return placement, tuple(other for other, held in placed.leaving.items() if _share(placement, held))
+
+
+def _share(one: PodPlacement, other: PodPlacement) -> bool:
+    return bool(cpus_of(one) & cpus_of(other) or _memory_nodes(one) & _memory_nodes(other))
+
+
+def _memory_nodes(placement: PodPlacement) -> frozenset[int]:
+    return frozenset(node for given in placement.containers.values() for block in given.memory for node in block.nodes)
 
 
 def cpus_of(placement: PodPlacement) -> frozenset[int]:
