@@ -135,13 +135,16 @@ class DevicePlugin:
         self._threads.shutdown(cancel_futures=True)
 
     def run(self) -> None:
-        """Serve and register until the process is killed."""
-        self.start()
+        """Serve and register, at each new socket of the agent again, until the process is killed."""
         registered = 0
         while True:
             with contextlib.suppress(OSError, grpc.RpcError):
                 found = (self.directory / AGENT).stat().st_ino
                 if found != registered:
+                    if self._server is not None:
+                        self._server.stop(0).wait()
+                        self._server = None
+                    self.start()
                     self.register()
                     registered = found
             time.sleep(_POLL_SECONDS)
