@@ -22,6 +22,7 @@ from shared.model.cpu_list import write_cpus
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object, full_name
 from shared.model.objects import uid as uid_of
+from shared.podspec.resources import main_containers
 
 PREEMPTING = "Preempting"  # why a pod ends, and the reason of its event
 
@@ -148,7 +149,7 @@ class Admissions:
         pod, phase, view = tracked.saved.pod, str(tracked.api_status.get("phase") or ""), self.view(node)
         others = [] if self._all_listed() else self._counting(self.active(), is_static=tracked.is_static)
         taken = self.taken() if self._all_listed() else taken_by_pods(others)
-        inherited = self.inherited.get(uid)
+        inherited = self._inherited_by(pod)
         verdict = admit(pod, phase, view, taken, self._placed(), placement=inherited)
         if self._depends_on_unlisted(verdict, pod, phase, view, others):
             self._doubted = True
@@ -216,12 +217,26 @@ class Admissions:
     def _depends_on_unlisted(
         self, verdict: Verdict, pod: Object, phase: str, view: NodeView, others: list[TrackedPod]
     ) -> bool:
-        """Return whether the verdict would be another one without the pods of the checkpoint that no source lists
-        yet."""
+        """Return whether the verdict would be another one without the pods of the checkpoint, or of an earlier agent,
+        that no source lists yet."""
         listed = [other for other in others if other.uid in self._desired]
-        hindered = (verdict.reason or verdict.victims) and len(listed) < len(others)
-        placed = placed_of(listed, self._desired) if self.facts.placer is not None else NONE_PLACED
-        return bool(hindered) and verdict != admit(pod, phase, view, taken_by_pods(listed), placed)
+        expected = {uid: given for uid, given in self.inherited.items() if uid in self._desired}
+        if not (verdict.reason or verdict.victims) or (listed == others and len(expected) == len(self.inherited)):
+            return False
+        placed = NONE_PLACED
+        if self.facts.placer is not None:
+            placed = placed_of(listed, self._desired).with_staying(expected)
+        inherited = self._inherited_by(pod)
+        return verdict != admit(pod, phase, view, taken_by_pods(listed), placed, placement=inherited)
+
+    def _inherited_by(self, pod: Object) -> PodPlacement | None:
+        """Return what an earlier agent gave to those containers of the pod that it still has; None = nothing."""
+        given = self.inherited.get(uid_of(pod))
+        if given is None:
+            return None
+        names = {str(container.get("name")) for container in main_containers(pod)}
+        containers = {name: placed for name, placed in given.containers.items() if name in names}
+        return PodPlacement(containers=containers) if containers else None
 
     def shared_cpus(self) -> str:
         """Return the CPUs of containers without CPUs of their own, such as 0-3,8; "" = all, with policy none."""
@@ -271,9 +286,7 @@ class Admissions:
         if pod is not None:
             replaced, own = full_name(pod), uid_of(pod)
             every = [t for t in every if t.uid != own and (t.full_name != replaced or t.saved.source != source)]
-        found = placed_of(every, self._desired)
-        others = {other: given for other, given in self.inherited.items() if other not in found.staying}
-        return replace(found, staying={**found.staying, **others})
+        return placed_of(every, self._desired).with_staying(self.inherited)
 
     def active(self) -> list[TrackedPod]:
         """Return the pods that count for admission, preemption and QoS cgroups (pods.md 3.1): admitted, not known to

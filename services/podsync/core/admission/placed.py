@@ -22,6 +22,10 @@ class Placed:
     staying: Mapping[str, PodPlacement] = field(default_factory=dict)
     leaving: Mapping[str, PodPlacement] = field(default_factory=dict)  # of pods to end that no source lists
 
+    def with_staying(self, others: Mapping[str, PodPlacement]) -> "Placed":
+        """Return these placements beside others, by UID; one of these counts more."""
+        return Placed(staying={**others, **self.staying}, leaving=self.leaving)
+
     def without(self, own: str) -> "Placed":
         """Return the placements of the pods with other UIDs."""
         return Placed(
