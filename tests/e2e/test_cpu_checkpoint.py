@@ -1,9 +1,11 @@
 """The Go kubelet's file of exclusive CPUs: this agent reads what it wrote, and it starts with what this agent writes.
 
-Where it refuses a file, this agent says the same about it.
+A container keeps its CPU when the node changes hands. Where the Go kubelet refuses a file, this agent says the same
+about it.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,10 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from bench.agents import GoKubelet, go_version
+from bench.agents import Bulkhead, GoKubelet, go_version
 from bench.errors import BenchError
 from bench.site import Site
-from bench.watch import first_container, ready
+from bench.watch import ready
 from services.podsync.adapters.machine_topology import read_machine_topology
 from services.podsync.adapters.placement_files import PlacementFiles
 from services.podsync.core.checkpoints.cpu_state import CpuState, read_cpu_state, write_cpu_state
@@ -47,24 +49,41 @@ def guaranteed_pod(name: str, cpus: int) -> Object:
 
 
 class Pinned:
-    """A node of the Go kubelet with the static policy, and a pod that has a CPU of its own."""
+    """A node of the Go kubelet with the static policy, and a pod that has a CPU of its own. `bulkhead` shares the Go
+    kubelet's home."""
 
-    def __init__(self, site: Site, go: GoKubelet) -> None:
-        self.site, self.go = site, go
+    def __init__(self, site: Site, go: GoKubelet, bulkhead: Bulkhead) -> None:
+        self.site, self.go, self.bulkhead = site, go, bulkhead
         self.root = go.home / "kubelet"
         self.file = self.root / "cpu_manager_state"
         self.uid = ""
 
-    async def start(self) -> None:
-        """Start the Go kubelet, and wait until it has written the node's status."""
+    async def start(self, agent: GoKubelet | Bulkhead) -> None:
+        """Start the agent, and wait until it has written the node's status."""
         before = condition_of(self.site.watch.nodes[NODE], "Ready").get("lastHeartbeatTime")
 
         def written(kind: str, node: Object) -> bool:
             return is_ready(node) and condition_of(node, "Ready").get("lastHeartbeatTime") != before
 
         expected = self.site.watch.node(NODE, written, "to be Ready again")
-        self.go.start()
+        agent.start()
         await expected.within(2 * WAIT_SECONDS)
+
+    async def reject(self, name: str, cpus: int) -> Object:
+        """Create a pod with this request for which there is no room. Return its status."""
+
+        def is_rejected(kind: str, pod: Object) -> bool:
+            return bool(pod.get("status", {}).get("phase") == "Failed")
+
+        rejected = self.site.watch.pod(name, is_rejected, "to be rejected")
+        await self.site.plane.admin.create(paths.pods("default"), guaranteed_pod(name, cpus))
+        status: Object = (await rejected.within(2 * WAIT_SECONDS)).object["status"]
+        return status
+
+    async def held(self) -> tuple[str, frozenset[int]]:
+        """Return the id of the container that runs, and the CPUs on which the kernel lets it run."""
+        [container] = (await self.site.runtime.observe())[self.uid].containers
+        return container.id, frozenset(os.sched_getaffinity(container.pid))
 
     async def refused(self, content: bytes) -> str:
         """Start the Go kubelet with this file. Return what it printed until it ended by itself."""
@@ -77,9 +96,6 @@ class Pinned:
                 self.go.check_alive()
                 await asyncio.sleep(0.05)
         return self.go.log.read_bytes()[printed:].decode(errors="replace")
-
-    def container_id(self) -> str:
-        return str(first_container(self.site.watch.pods["held"])["containerID"])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -98,6 +114,7 @@ async def pinned() -> AsyncIterator[Pinned]:
         }
         go = GoKubelet(folder=folder, **given)
         try:
+            bulkhead = Bulkhead(**given, home=go.home)
             config = go.home / "kubelet.yaml"
             config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), **STATIC}))
             expected = site.watch.node(NODE, ready, "to be Ready")
@@ -106,9 +123,12 @@ async def pinned() -> AsyncIterator[Pinned]:
             held = site.watch.pod("held", ready, "to be Ready")
             made = await site.plane.admin.create(paths.pods("default"), guaranteed_pod("held", 1))
             await held.within(2 * WAIT_SECONDS)
-            node = Pinned(site, go)
+            node = Pinned(site, go, bulkhead)
             node.uid = made["metadata"]["uid"]
-            yield node
+            try:
+                yield node
+            finally:
+                await asyncio.to_thread(bulkhead.stop)
         finally:
             await asyncio.to_thread(go.stop)
             await remove_pods(site.containerd.endpoint)
@@ -129,25 +149,24 @@ async def test_the_file_of_the_go_kubelet_is_read_and_written_byte_for_byte(pinn
     assert write_cpu_state(cpu_state_of("static", state.shared_pool, placements_of(state, None))) == content
 
 
-async def test_the_go_kubelet_starts_with_our_file_and_its_container_keeps_its_cpu(pinned: Pinned) -> None:
-    before, container_id = read_cpu_state(pinned.file.read_bytes()), pinned.container_id()
+async def test_the_container_keeps_its_cpu_under_this_agent_and_again_under_the_go_kubelet(pinned: Pinned) -> None:
+    before, (container_id, cpus) = read_cpu_state(pinned.file.read_bytes()), await pinned.held()
+    assert before.containers == {pinned.uid: {"c": cpus}}
     await asyncio.to_thread(pinned.go.stop)
+    await pinned.start(pinned.bulkhead)
+    status = await pinned.reject("no-room-here", len(TOPOLOGY.cpus) - len(RESERVED))
+    assert "not enough cpus available to satisfy request" in status["message"]
+    assert await pinned.held() == (container_id, cpus)
+    assert read_cpu_state(pinned.file.read_bytes()) == before
+    await asyncio.to_thread(pinned.bulkhead.stop)
     pinned.file.unlink()
     PlacementFiles(pinned.root).write_cpu(cpu_state_of("static", before.shared_pool, placements_of(before, None)))
-    await pinned.start()
-
-    def is_rejected(kind: str, pod: Object) -> bool:
-        return bool(pod.get("status", {}).get("phase") == "Failed")
-
-    rejected = pinned.site.watch.pod("no-room", is_rejected, "to be rejected")
-    await pinned.site.plane.admin.create(
-        paths.pods("default"), guaranteed_pod("no-room", len(TOPOLOGY.cpus) - len(RESERVED))
-    )
-    status = (await rejected.within(2 * WAIT_SECONDS)).object["status"]
+    await pinned.start(pinned.go)
+    status = await pinned.reject("no-room-there", len(TOPOLOGY.cpus) - len(RESERVED))
     assert status["reason"] == "UnexpectedAdmissionError"
     assert "not enough cpus available to satisfy request" in status["message"]
+    assert await pinned.held() == (container_id, cpus)
     assert read_cpu_state(pinned.file.read_bytes()) == before
-    assert pinned.container_id() == container_id
 
 
 @pytest.mark.parametrize("case", ["checksum", "policy", "reserved", "CPU that is gone", "overlap"])
