@@ -20,6 +20,7 @@ from services.podsync.adapters.placement_files import PlacementFiles
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryFiles
+from services.podsync.controllers.cpu_metrics import CpuMetrics
 from services.podsync.controllers.eviction import Eviction
 from services.podsync.controllers.followers import Followers
 from services.podsync.controllers.housekeeping import Housekeeping
@@ -109,6 +110,8 @@ class PodSyncService:
             saved=node.get(PRESSURE),
             save=partial(self.loop.workers.save_soon, self.node_checkpoint, PRESSURE),
         )
+        if placer is not None and placer.static_cpus:
+            CpuMetrics(context.metrics, placer, self.core.placements)
         self.placement_checkpoints = PlacementCheckpoints(placer, placement_files, self.core.placements, bus.trouble)
         self.loop.on_handled = self._pods_changed
         Followers(bus, handle=self.loop.handle, on_complete=self.loop.complete)

@@ -90,6 +90,10 @@ class NodePlacer:
         """Return the CPUs on which containers without CPUs of their own run, beside these pods."""
         return self.cpus.cpus_to_share([given.cpus for other in others for given in other.containers.values()])
 
+    def cpus_per_node(self, cpus: CpuSet) -> dict[int, int]:
+        """Return how many of these CPUs each NUMA node with CPUs has."""
+        return {node: len(self._topology.cpus_of_nodes(frozenset({node})) & cpus) for node in self._topology.cpu_nodes}
+
     def place(self, pod: Object, others: Iterable[PodPlacement]) -> PodPlacement:
         """Return what the pod's init and regular containers get. Raise PlacementError, with the reason and the message
         of the pod's rejection."""
