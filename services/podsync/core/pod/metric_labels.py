@@ -47,7 +47,12 @@ _SIZES = (  # largest size in bytes, label
     (100 * _GIGABYTE, "60GB-100GB"),
 )
 
-_INFEASIBLE = (("swap", "swap_limitation"), ("is disabled", "feature_gate_off"))
+_INFEASIBLE = (
+    ("swap", "swap_limitation"),
+    ("is disabled", "feature_gate_off"),
+    ("CPU Manager policy", "guaranteed_pod_cpu_manager_static_policy"),
+    ("Memory Manager policy", "guaranteed_pod_memory_manager_static_policy"),
+)
 
 
 def rejection(reason: str) -> str:

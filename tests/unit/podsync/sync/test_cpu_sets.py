@@ -6,9 +6,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from services.podsync.core.admission.node_view import MachineFacts
+from services.podsync.core.admission.node_view import MachineFacts, node_view
+from services.podsync.core.admission.resize_verdict import decide_resize
+from services.podsync.core.admission.taken import taken_by
 from services.podsync.core.placement.cpu_policy import CpuOption, CpuSettings
 from services.podsync.core.placement.machine_topology import Cpu, MachineTopology, NumaNode
+from services.podsync.core.placement.memory_accounting import MemorySettings
 from services.podsync.core.placement.merging import TopologyPolicy
 from services.podsync.core.placement.placing import NodePlacer, PlacementSettings, TopologySettings
 from services.podsync.core.placement.pod_placement import ContainerPlacement, PodPlacement
@@ -22,6 +25,7 @@ MACHINE = MachineTopology(
     cpus={cpu: Cpu(id=cpu, core=cpu, socket=0, numa_node=0, uncore_cache=0) for cpu in CPUS}, nodes={0: NumaNode(id=0)}
 )
 STATIC = PlacementSettings(cpu=CpuSettings(static=True, reserved_cpus=frozenset({0}), reserved_count=1))
+STATIC_MEMORY = PlacementSettings(memory=MemorySettings(static=True))
 
 
 def a_play(**fields: Any) -> Play:
@@ -179,6 +183,29 @@ def test_a_kill_at_any_step_gives_no_cpu_twice_and_loses_none(step: int) -> None
         check_no_cpu_twice(play)
     assert cpus_of(play, "u2") == "none runs"
     assert (cpus_of(play, "u3"), cpus_of(play, "u1"), cpus_of(play, "u4")) == ("2-3", "0-1", "0-1")
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted", "message"),
+    [
+        (STATIC, {"cpu": "2", "memory": "64Mi"}, 'alongside CPU Manager policy "static"'),
+        (STATIC, {"cpu": "1", "memory": "65Mi"}, ""),
+        (STATIC_MEMORY, {"cpu": "1", "memory": "65Mi"}, 'alongside Memory Manager policy "Static"'),
+        (STATIC_MEMORY, {"cpu": "2", "memory": "64Mi"}, ""),
+    ],
+)
+def test_no_resize_changes_what_a_static_policy_has_given(
+    settings: PlacementSettings, wanted: dict[str, str], message: str
+) -> None:
+    allocatable = {"cpu": "8", "memory": "8Gi", "pods": "10"}
+    facts = MachineFacts(allocatable=allocatable, placer=NodePlacer(MACHINE, settings))
+    view = node_view(None, facts, pressures=(), supplemental_groups_policy=False)
+    before, after = guaranteed("u1", 1), guaranteed("u1", 1)
+    after["spec"]["containers"][0]["resources"] = {"requests": wanted, "limits": wanted}
+    placed = PodPlacement(containers={"c": ContainerPlacement(cpus=frozenset({1}))})
+    verdict = decide_resize(after, before, "Running", view, taken_by((before,)), placed)
+    expected = f"Resize is infeasible for Guaranteed Pods {message}" if message else ""
+    assert (verdict.reason, verdict.message) == ("Infeasible" if message else "", expected)
 
 
 class TestInherited:
