@@ -25,7 +25,7 @@ MACHINES = {
 }
 RESERVED = {0: 2}
 FIRST = int(os.environ.get("FIRST_SEED", "0"))
-SEQUENCES = 1000 if os.environ.get("NIGHT") else 12  # for each machine and policy
+SEQUENCES = 250 if os.environ.get("NIGHT") else 12  # for each machine and policy
 
 
 @pytest.mark.parametrize("policy", TopologyPolicy)

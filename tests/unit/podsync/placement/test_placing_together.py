@@ -24,7 +24,7 @@ MACHINES = {
     "four nodes in two sockets": a_machine(2, 4, 8, 1),
 }
 FIRST = int(os.environ.get("FIRST_SEED", "0"))
-SEQUENCES = 500 if os.environ.get("NIGHT") else 8  # for each machine, policy and scope
+SEQUENCES = 100 if os.environ.get("NIGHT") else 8  # for each machine, policy and scope
 
 
 @pytest.mark.parametrize("scope", TopologyScope)
