@@ -109,6 +109,8 @@ def test_spread_takes_first_threads_of_different_cores(available: str, count: in
         (a_machine(1, 1, 8, 1, caches=4), "1-7", 3, "1-3"),
         # Cores are counted, not threads: both first cores have one thread left, so no part fits and cores are packed.
         (a_machine(1, 1, 4, 2, caches=1), "4-7", 3, "4-6"),
+        # Of caches with as many free CPUs, the one in the socket with fewer.
+        (a_machine(2, 4, 16, 1, caches=8), "0-1,4-10,12-13", 1, "12"),
         # A whole NUMA node goes before caches.
         (a_machine(2, 2, 8, 1, caches=4), "1-7", 4, "4-7"),
     ],

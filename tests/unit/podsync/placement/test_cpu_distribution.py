@@ -33,6 +33,8 @@ _MACHINES = {
         # Three nodes: two in each, not a whole node and a half.
         (a_machine(3, 3, 9, 1), "0-8", 4, 1, "0-1,3-4"),
         (a_machine(3, 3, 9, 1), "0-8", 7, 1, "0-2,3-4,6-7"),
+        # Half cores are taken for what is left over of the parts, though one more core is whole.
+        (a_machine(2, 2, 12, 2), "0-3,14-15,6-9,20-21", 7, 1, "0-2,14,6,8,20"),
         # No node has an equal part: packed.
         (a_machine(2, 2, 8, 1), "0-4", 5, 1, "0-4"),
         # A number that is no multiple of a core is packed.
