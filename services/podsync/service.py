@@ -18,6 +18,7 @@ from services.podsync.adapters.node_facts_reader import read_machine_facts, read
 from services.podsync.adapters.node_placer import read_node_placer, with_placement
 from services.podsync.adapters.placement_files import PlacementFiles
 from services.podsync.adapters.pod.subpaths import Subpaths
+from services.podsync.adapters.start_conflicts import RECORD, StartConflicts
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryFiles
 from services.podsync.controllers.cpu_metrics import CpuMetrics
@@ -52,7 +53,13 @@ class PodSyncService:
         self.stories = StoryFiles(state / "stories", steady.boot, machine_started=steady.machine_started)
         resources = read_node_resources(config)
         facts = read_node_facts(config, resources, cgroup_v2=cgroup_layout.find_hierarchies().unified is not None)
-        placer, placement_files = read_node_placer(config), PlacementFiles(Path(config.root_dir))
+        generation = supervisor_generation()
+        self.conflicts = StartConflicts(self.node_checkpoint, node.get(RECORD, {}), generation)
+        placer = read_node_placer(config, on_conflict=self.conflicts.report)
+        placement_files = PlacementFiles(Path(config.root_dir))
+        inherited = read_inherited_placements(config, placer, placement_files, self.conflicts.report)
+        if placer is not None:
+            self.conflicts.passed()
         settings = Settings(
             boot=steady.boot,
             started_at=clock.monotonic(),
@@ -60,11 +67,11 @@ class PodSyncService:
             sync_seconds=config.sync_frequency,
             node_ips=facts.node_ips,
             facts=replace(read_machine_facts(config, resources), placer=placer),
-            inherited=read_inherited_placements(config, placer, placement_files),
+            inherited=inherited,
             cpu_retry_seconds=config.cpu_manager_reconcile_period,
             dead_instances_kept=max(config.maximum_dead_containers_per_container, 1),
             joins_cluster=config.joins_cluster,
-            agent_start=supervisor_generation(),
+            agent_start=generation,
         )
         self.core = PodSync(settings, self.checkpoint.load_all())
         published = bus.own(NODE_RESOURCES)
@@ -122,6 +129,7 @@ class PodSyncService:
 
     async def run(self) -> None:
         """Continue from the checkpoint, and report once a second whether a worker is overdue, until cancelled."""
+        self.conflicts.announce(self.bus.trouble)
         self.loop.start()
         self.eviction.start()
         housekeeping = self.housekeeping.start()

@@ -4,7 +4,10 @@ A file that the Go kubelet would not start with is an OperatorError: this config
 or memory from containers that run (node.md 4.10, 4.11).
 """
 
+from collections.abc import Callable
+
 from services.podsync.adapters.placement_files import PlacementFiles
+from services.podsync.adapters.start_conflicts import refuse
 from services.podsync.core.checkpoints.cpu_state import CpuState
 from services.podsync.core.checkpoints.memory_state import MemoryState
 from services.podsync.core.checkpoints.start_checks import (
@@ -20,17 +23,22 @@ from services.podsync.core.placement.placing import NodePlacer
 from services.podsync.core.placement.pod_placement import PodPlacement
 from shared.config.effective import EffectiveConfig
 from shared.config.rules_data import truth
+from shared.errors import OperatorError
 
 
 def read_inherited_placements(
-    config: EffectiveConfig, placer: NodePlacer | None, files: PlacementFiles
+    config: EffectiveConfig,
+    placer: NodePlacer | None,
+    files: PlacementFiles,
+    on_conflict: Callable[[OperatorError], None] = refuse,
 ) -> dict[str, PodPlacement]:
-    """Return the placements of the files by pod UID, whether or not this agent knows the pods. Raises OperatorError."""
+    """Return the placements of the files by pod UID, whether or not this agent knows the pods. `on_conflict` is called
+    for a file that the Go kubelet would not start with. Raises OperatorError also for one that cannot be read."""
     cpu, memory = files.read_cpu(), files.read_memory()
     if cpu is not None and (conflict := _of_cpus(cpu, config, placer)):
-        raise start_error(conflict, "CPU", str(files.cpu_path))
+        on_conflict(start_error(conflict, "CPU", str(files.cpu_path)))
     if memory is not None and (conflict := _of_memory(memory, config, placer)):
-        raise start_error(conflict, "memory", str(files.memory_path))
+        on_conflict(start_error(conflict, "memory", str(files.memory_path)))
     return placements_of(cpu, memory)
 
 

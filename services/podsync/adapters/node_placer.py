@@ -1,13 +1,16 @@
 """Makes the placement of containers on CPUs and NUMA nodes from the configuration and the machine (node.md 4.10-4.12).
 
-The machine is read once: CPUs that come or go while the process runs count from its next start.
+The machine is read once: CPUs that come or go while the process runs count from its next start. A change that the
+policies do not go together with ends no restart of this process, only the next start of the agent.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from bus.messages.podsync import NodeResources
 from services.podsync.adapters.machine_topology import read_machine_topology
+from services.podsync.adapters.start_conflicts import refuse
 from services.podsync.core.placement import cpu_policy, memory_accounting
 from services.podsync.core.placement.cpu_policy import CpuOption, CpuSettings
 from services.podsync.core.placement.machine_topology import MachineTopology
@@ -34,14 +37,19 @@ from shared.podspec.resources import parse_resources
 _PREFER_CLOSEST, _MAX_NODES = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
 
 
-def read_node_placer(config: EffectiveConfig, root: Path = Path("/")) -> NodePlacer | None:
-    """Return the placer of this machine, below `root`; None where no policy is static, and nothing is placed. Raises
-    OperatorError where the policies and the machine do not go together."""
+def read_node_placer(
+    config: EffectiveConfig, root: Path = Path("/"), on_conflict: Callable[[OperatorError], None] = refuse
+) -> NodePlacer | None:
+    """Return the placer of this machine, below `root`; None where no policy is static, and nothing is placed.
+    `on_conflict` is called where the policies and the machine do not go together. Raises OperatorError also where the
+    machine cannot be read."""
     settings = placement_settings(config)
     if not settings.cpu.static and not settings.memory.static:
         return None
     topology = read_machine_topology(root)
-    refuse_settings(topology, settings, withheld_memory(config, meminfo(root / "proc").get("MemTotal", 0)))
+    withheld = withheld_memory(config, meminfo(root / "proc").get("MemTotal", 0))
+    if conflict := settings_conflict(topology, settings, withheld):
+        on_conflict(conflict)
     return NodePlacer(topology, settings)
 
 
@@ -92,15 +100,18 @@ def withheld_memory(config: EffectiveConfig, total: int) -> dict[str, int]:
     return {MEMORY: _reserved(config, "memory").base() + (threshold_amount(threshold, total) if threshold else 0)}
 
 
-def refuse_settings(topology: MachineTopology, settings: PlacementSettings, withheld: dict[str, int]) -> None:
-    """Raise OperatorError where the policies cannot be used on this machine."""
+def settings_conflict(
+    topology: MachineTopology, settings: PlacementSettings, withheld: dict[str, int]
+) -> OperatorError | None:
+    """Return why the policies cannot be used on this machine, None where they can."""
     for key, why in (
         ("cpuManagerPolicy", cpu_policy.settings_error(topology, settings.cpu)),
         ("memoryManagerPolicy", memory_accounting.settings_error(topology, settings.memory, withheld)),
         ("topologyManagerPolicy", node_count_error(topology, settings)),
     ):
         if why:
-            raise OperatorError(why, where=key, remedy="change it or the reserved amounts, or set the policy to none")
+            return OperatorError(why, where=key, remedy="change it or the reserved amounts, or set the policy to none")
+    return None
 
 
 def _reserved(config: EffectiveConfig, resource: str) -> Quantity:

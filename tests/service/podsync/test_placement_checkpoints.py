@@ -1,6 +1,7 @@
 """podsync and the file of exclusive CPUs: it keeps what an earlier kubelet wrote there, and writes for the next one."""
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -87,6 +88,30 @@ async def test_podsync_does_not_start_with_a_file_of_another_policy(tmp_path: Pa
     stage = Stage(tmp_path, FakeRuntime(images=["busybox:1"]))
     with pytest.raises(OperatorError, match='configured policy "none" differs from state checkpoint policy "static"'):
         await stage.start()
+
+
+async def test_a_machine_that_changes_while_the_agent_runs_keeps_podsync_from_no_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "supervisor_generation", lambda: "boot/100/7")
+    async with on_stage(tmp_path, **STATIC) as stage:
+        uid = stage.want(guaranteed("u1"))
+        await stage.until(lambda: running(stage, uid))
+        await stage.kill()
+        shutil.rmtree(tmp_path / "machine")
+        NumaMachine(threads=1, offline=frozenset({1})).write(tmp_path / "machine")
+        await stage.start()
+        other = stage.want(a_pod("u2"))
+        await stage.until(lambda: running(stage, other))
+        left = CpuState(policy="static", shared_pool=frozenset({0, 2, 3}), containers={uid: {"c": frozenset({1})}})
+        await stage.until(lambda: written(tmp_path) == left)
+        assert stage.service is not None and running(stage, uid)
+        trouble = stage.service.bus._beat_content._troubles["changed machine"]  # type: ignore[attr-defined]
+        assert "the machine has changed since the agent started" in trouble and 'bring the CPUs "1" online' in trouble
+        await stage.kill()
+        monkeypatch.setattr(service, "supervisor_generation", lambda: "boot/100/7/2")
+        with pytest.raises(OperatorError, match="doesn't match with CPUs in state"):
+            await stage.start()
 
 
 async def test_a_write_that_fails_is_a_trouble_until_it_succeeds(
