@@ -84,7 +84,10 @@ def refuse_memory_in_use(decreases: Iterable[tuple[MemoryDecrease, int | None]])
 def resize_writes(
     pod: Object, updates: Sequence[ContainerUpdate], current: CgroupValues | None, facts: NodeFacts
 ) -> list[Write]:
-    """Return the writes. `pod` has what is allocated; `current` as for `memory_decreases`."""
+    """Return the writes. `pod` has what is allocated; `current` as for `memory_decreases`.
+
+    No write has the shared CPUs: they may change before it is sent, and a runtime leaves a cpuset that is not named."""
+    facts = replace(facts, shared_cpus="")
     target = pod_cgroup_values(pod, facts)
     # Because a page size without a limit is written as 0.
     unchanged = CgroupValues(hugepage_limits=target.hugepage_limits)

@@ -7,6 +7,7 @@ import pytest
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues, pod_cgroup_values
 from services.podsync.core.cri.resize_writes import WriteCgroup, WriteContainer, resize_writes
 from services.podsync.core.node.node_facts import NodeFacts
+from services.podsync.core.placement.pod_placement import ContainerPlacement, PodPlacement
 from services.podsync.core.pod.instructions import ContainerUpdate
 from tests.unit.podsync.play import a_container, a_pod
 from tests.unit.podsync.resize_table import MI, amounts
@@ -63,3 +64,16 @@ def test_a_request_that_is_removed_protects_neither_the_pod_nor_the_container() 
 def test_without_memory_qos_a_request_is_in_no_file_of_the_pod() -> None:
     facts = NodeFacts(node_name="n", memory_capacity=8 << 30)
     assert written("100m/64Mi -/256Mi", "100m/128Mi -/256Mi", facts) == [("container", 0)]
+
+
+@pytest.mark.parametrize(
+    ("placement", "sent"),
+    [(PodPlacement(), {""}), (PodPlacement(containers={"c": ContainerPlacement(cpus=frozenset({2}))}), {"2"})],
+)
+def test_a_resize_leaves_the_shared_cpus_as_they_are(placement: PodPlacement, sent: set[str]) -> None:
+    facts = NodeFacts(node_name="n", shared_cpus="0-1,3", placement=placement)
+    before, after = (a_pod(containers=[a_container("c", resources=amounts(t))]) for t in ("1/64Mi -/-", "2/96Mi -/-"))
+    update = ContainerUpdate(container="c", container_id="id", given=amounts("1/64Mi -/-"))
+    writes = resize_writes(after, [update], pod_cgroup_values(before, facts), facts)
+    containers = [write.resources for write in writes if isinstance(write, WriteContainer)]
+    assert len(containers) == 2 and {resources.get("cpuset_cpus", "") for resources in containers} == sent
