@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.config.findings import WARNING, Findings
-from shared.config.rules_data import note, pairs, truth
+from shared.config.rules_data import nanoseconds, note, pairs, truth
 from shared.model.cpu_list import parse_cpus
 from shared.model.quantity import QuantityError, parse_quantity
 
@@ -16,6 +16,7 @@ CPU_OPTIONS = {  # -> the gate it needs
 }  # fmt: skip
 _CONFLICTS = ((_FULL, _ACROSS_CORES), (_ACROSS_NUMA, _ACROSS_CORES), (_UNCORE, _ACROSS_CORES), (_UNCORE, _ACROSS_NUMA))
 _CPU_KEY, _TOPOLOGY_KEY = "cpuManagerPolicyOptions", "topologyManagerPolicyOptions"
+_PERIOD = "cpuManagerReconcilePeriod"
 _PREFER_CLOSEST, _MAX_NODES = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
 _MIN_NUMA_NODES = 8  # that `max-allowable-numa-nodes` permits
 
@@ -30,6 +31,9 @@ def check_placement(data: dict[str, Any], gates: Mapping[str, bool], findings: F
     if data.get("cpuManagerPolicy") == "static" and _reserves_no_cpu(data):
         what = "is static, which requires systemReserved.cpu + kubeReserved.cpu to be greater than zero"
         findings.add("cpuManagerPolicy", what, "reserve CPU there, or name CPUs in reservedSystemCPUs")
+    if (nanoseconds(data, _PERIOD) or 0) < 0:
+        what = "is negative: a cpuset that the runtime refuses is set again after 1 s"
+        findings.add(_PERIOD, what, "give it a positive duration, or leave it out", severity=WARNING)
 
 
 def _check_cpu(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:

@@ -47,6 +47,7 @@ from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 
+MIN_CPU_RETRY_SECONDS = 1.0  # whatever is configured: each repetition is a call of the runtime
 MAX_FORGOTTEN = 500  # pods; late observations of pods that were forgotten earlier do not occur
 
 
@@ -355,7 +356,8 @@ class NodeState:
     def _on_outcome(self, event: CallDone | CallFailed, now: float) -> list[str]:
         tracked, uid = self.tracked.get(event.uid), event.uid
         if tracked is not None and isinstance(event.call, SetContainerCpus):
-            self.pods.put(outcomes.cpus_set(tracked, event, event.call, now + self.cpu_retry_seconds))
+            retry_at = now + max(self.cpu_retry_seconds, MIN_CPU_RETRY_SECONDS)
+            self.pods.put(outcomes.cpus_set(tracked, event, event.call, retry_at))
             return [uid]
         if tracked is None or tracked.call != event.call:
             return []

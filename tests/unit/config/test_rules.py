@@ -158,6 +158,10 @@ def test_a_line_has_the_place_of_the_item_or_of_what_is_around_it() -> None:
             "topologyManagerPolicyOptions: is ignored while topologyMana",
         ),
         (
+            {"cpuManagerReconcilePeriod": "-1s"},
+            "cpuManagerReconcilePeriod: is negative: a cpuset that the runt",
+        ),
+        (
             {HARD: {"containerfs.available": "5%"}},
             f"{HARD}.containerfs.available: has no effect: the threshold fol",
         ),

@@ -15,7 +15,7 @@ from services.podsync.core.placement.memory_accounting import MemorySettings
 from services.podsync.core.placement.merging import TopologyPolicy
 from services.podsync.core.placement.placing import NodePlacer, PlacementSettings, TopologySettings
 from services.podsync.core.placement.pod_placement import ContainerPlacement, PodPlacement
-from services.podsync.core.pod.events import PodEvicted
+from services.podsync.core.pod.events import PodDesired, PodEvicted
 from shared.model.cpu_list import parse_cpus
 from shared.model.runtime import ContainerState
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod
@@ -155,6 +155,19 @@ def test_a_cpuset_that_cannot_be_set_is_set_again_and_delays_no_start_until_then
     assert (cpus_of(play, "u1"), cpus_of(play, "u2")) == ("0-3", "1-2")
     play.later(11)
     assert cpus_of(play, "u1") == "0,3"
+
+
+@pytest.mark.parametrize("period", [-1.0, 0.0, 1e-9])
+def test_a_cpuset_that_cannot_be_set_is_no_storm_of_calls_whatever_the_period(period: float) -> None:
+    play = a_play()
+    play.core.node_state.cpu_retry_seconds = period
+    play.want(burstable("u1"))
+    play.fail_always = {"SetContainerCpus": ("Unknown", "no such cgroup")}
+    play.handle(PodDesired(uid="u2", source="file", pod=guaranteed("u2", 2)))
+    for _ in range(500):  # far more than are needed
+        if play.queue:
+            play._do(play.queue.pop(0))
+    assert not play.queue and sum(type(call).__name__ == "SetContainerCpus" for call in play.calls) == 1
 
 
 def test_an_update_waits_for_no_other_call_of_its_pod() -> None:
