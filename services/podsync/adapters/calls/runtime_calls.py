@@ -6,7 +6,7 @@ about images at the end; how an image is pulled is in `image_pulls`.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bus.messages.event import KubeEvent
@@ -71,6 +71,9 @@ from shared.time.clock import Clock
 
 __all__ = ["PodView", "RuntimeCalls", "calls_over"]
 
+# At once; where the shared CPUs change, each container on them gets its cpuset, and other calls must not wait for all.
+MAX_CPU_UPDATES = 8
+
 Warnings = list[tuple[str, str, str]]  # Warning events of containers during a call: reason, message, container
 
 
@@ -79,6 +82,7 @@ class RuntimeCalls(PodOperations):
     """Performs the calls of the core; a process has one instance."""
 
     cgroups: PodCgroups
+    cpu_updates: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CPU_UPDATES))
 
     async def perform(self, call: Call, view: PodView) -> CallDone | CallFailed:
         """Carry out the call and return its outcome; an error of the runtime or of the node is an outcome, too."""
@@ -167,7 +171,12 @@ class RuntimeCalls(PodOperations):
                 resources = await self.cgroups.resources_of(view.pod, view.resources, view.placement)
                 return replace(done, result=PodResized(resources=resources))
             case SetContainerCpus(container_id=container_id, cpus=cpus):
-                await self.runtime.update_container_resources(container_id, {"cpuset_cpus": cpus})
+                with waiting_for("the cpusets of other containers"):
+                    await self.cpu_updates.acquire()
+                try:
+                    await self.runtime.update_container_resources(container_id, {"cpuset_cpus": cpus})
+                finally:
+                    self.cpu_updates.release()
                 return done
             case ReleasePod():
                 await self.cgroups.release(view.uid, view.pod)
