@@ -1,8 +1,10 @@
 """Checks the static CPU manager policy and its options against this machine's CPUs (node.md 4.10).
 
-`read_cpu_layout` reads, below a root; `check_static_policy` only compares.
+`read_cpu_layout` reads, below a root; `check_static_policy` compares, and has the layout read only for a static policy:
+it is five files of each CPU.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,9 @@ class CpuLayout:
     shared_caches: bool | None = None  # whether the kernel shows L3 caches
 
 
-NO_LAYOUT = CpuLayout()
+def no_layout() -> CpuLayout:
+    """Return that nothing is known."""
+    return CpuLayout()
 
 
 def read_cpu_layout(root: Path, online: frozenset[int]) -> CpuLayout:
@@ -46,7 +50,7 @@ def read_cpu_layout(root: Path, online: frozenset[int]) -> CpuLayout:
 
 def check_static_policy(
     data: dict[str, Any],
-    layout: CpuLayout,
+    read_layout: Callable[[], CpuLayout],
     online: frozenset[int],
     numa_nodes: frozenset[int],
     kept: Quantity | None,
@@ -55,6 +59,7 @@ def check_static_policy(
     """Note where containers cannot get CPUs of their own. `kept`: CPU that is kept back, None where it is not known."""
     if data.get("cpuManagerPolicy") != "static" or not online:
         return
+    layout = read_layout()
     options = {name for name, text in pairs(data, _OPTIONS) if truth(text)}
     if kept is not None and -(-kept.nanos // NANO) >= len(online):
         if "strict-cpu-reservation" in options:

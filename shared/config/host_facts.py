@@ -4,12 +4,14 @@
 """
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from shared.config.findings import WARNING, Findings
-from shared.config.host_cpus import NO_LAYOUT, CpuLayout, check_static_policy, read_cpu_layout
+from shared.config.host_cpus import CpuLayout, check_static_policy, no_layout, read_cpu_layout
 from shared.config.nested import value_of
 from shared.config.rules_data import note, pairs
 from shared.config.rules_placement import numa_limit
@@ -25,12 +27,12 @@ _WITHOUT_CONTROLLERS = ("systemd", "unified")
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What was read; an empty set or 0 = could not be read, and is not checked."""
+    """What was read; an empty set or 0 = could not be read, and is not checked. `cpu_layout` reads when called."""
 
     cgroup_v1: bool = False
     swap_on: bool = False
     online_cpus: frozenset[int] = frozenset()
-    cpu_layout: CpuLayout = NO_LAYOUT
+    cpu_layout: Callable[[], CpuLayout] = field(default=no_layout, compare=False)
     memory: int = 0  # bytes
     numa_nodes: frozenset[int] = frozenset()
     hierarchies: tuple[str, ...] = ()  # directories with a root cgroup
@@ -48,7 +50,7 @@ def read_host_facts(root: str = "/") -> HostFacts:
         cgroup_v1=mounted and not unified,
         swap_on=len([line for line in swaps if line.strip()]) > 1,  # the first is the heading
         online_cpus=online,
-        cpu_layout=read_cpu_layout(top, online),
+        cpu_layout=partial(read_cpu_layout, top, online),
         memory=meminfo(top / "proc").get("MemTotal", 0),
         numa_nodes=parse_cpus(_read(top / "sys/devices/system/node/online").strip()) or frozenset(),
         hierarchies=_hierarchies(top / _CGROUPS, unified),

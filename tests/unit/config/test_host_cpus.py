@@ -12,7 +12,9 @@ from tests.support.machines.numa import NumaMachine
 
 STATIC: dict[str, Any] = {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "1"}}
 CORES = frozenset({frozenset({0, 4}), frozenset({1, 5}), frozenset({2, 6}), frozenset({3, 7})})
-SMT = HostFacts(online_cpus=frozenset(range(8)), cpu_layout=CpuLayout(CORES, 1, True), numa_nodes=frozenset({0}))
+SMT = HostFacts(
+    online_cpus=frozenset(range(8)), cpu_layout=lambda: CpuLayout(CORES, 1, True), numa_nodes=frozenset({0})
+)
 
 
 def noted(facts: HostFacts, options: list[str], **data: Any) -> tuple[list[str], list[str]]:
@@ -28,10 +30,24 @@ def test_the_cores_sockets_and_caches_of_a_machine_are_read(tmp_path: Path) -> N
     online = frozenset({0, 1, 2, 3, 4, 6, 7})
     cores = frozenset({frozenset({0, 4}), frozenset({1}), frozenset({2, 6}), frozenset({3, 7})})
     assert read_cpu_layout(root, online) == CpuLayout(cores, 2, True)
-    assert read_host_facts(str(root)).cpu_layout == CpuLayout(cores, 2, True)
+    assert read_host_facts(str(root)).cpu_layout() == CpuLayout(cores, 2, True)
     for path in root.glob("sys/devices/system/cpu/cpu*/cache/index3/level"):
         path.unlink()
     assert read_cpu_layout(root, online).shared_caches is False
+
+
+def test_only_a_static_policy_has_the_layout_read() -> None:
+    read: list[str] = []
+
+    def layout() -> CpuLayout:
+        read.append("layout")
+        return CpuLayout()
+
+    facts = HostFacts(online_cpus=frozenset(range(256)), cpu_layout=layout)
+    noted(facts, [], cpuManagerPolicy="none")
+    assert read == []
+    noted(facts, [])
+    assert read == ["layout"]
 
 
 def test_a_machine_that_shows_nothing_is_not_checked(tmp_path: Path) -> None:
@@ -71,7 +87,9 @@ def test_a_reservation_of_all_cpus_is_named(reserved: dict[str, str], everything
 
 
 def test_sockets_cannot_be_aligned_to_where_a_numa_node_has_several() -> None:
-    two = HostFacts(online_cpus=frozenset(range(8)), cpu_layout=CpuLayout(CORES, 2, True), numa_nodes=frozenset({0}))
+    two = HostFacts(
+        online_cpus=frozenset(range(8)), cpu_layout=lambda: CpuLayout(CORES, 2, True), numa_nodes=frozenset({0})
+    )
     [line], _ = noted(two, ["align-by-socket"])
     assert line.startswith(
         "cpuManagerPolicyOptions.align-by-socket: is not possible on a machine with 2 sockets and 1 NUMA nodes ("
@@ -80,7 +98,7 @@ def test_sockets_cannot_be_aligned_to_where_a_numa_node_has_several() -> None:
 
 
 def test_caches_that_the_kernel_does_not_show_are_a_warning() -> None:
-    without = HostFacts(online_cpus=frozenset(range(8)), cpu_layout=CpuLayout(CORES, 1, False))
+    without = HostFacts(online_cpus=frozenset(range(8)), cpu_layout=lambda: CpuLayout(CORES, 1, False))
     refused, [line] = noted(without, ["prefer-align-cpus-by-uncorecache"])
     assert refused == []
     assert "prefer-align-cpus-by-uncorecache: aligns to sockets here: the kernel shows no L3 cache" in line
