@@ -12,7 +12,7 @@ from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts, node_addresses
 from services.podsync.core.node_state import NodeState
 from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, jitter
-from services.podsync.core.placement.pod_placement import PodPlacement
+from services.podsync.core.placement.pod_placement import PodPlacement, has_own_cpus
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.events import Event, TimePassed
 from services.podsync.core.pod.instructions import (
@@ -364,7 +364,10 @@ class PodSync:
     def _occupied_cpus(self, tracked: TrackedPod) -> frozenset[int] | None:
         if not self._static_cpus:
             return frozenset()
-        return occupied_cpus(tracked, self.node_state.pods.at_work, self.shared_cpus())
+        occupied = occupied_cpus(tracked, self.node_state.pods.at_work, self.shared_cpus())
+        if occupied is None or not has_own_cpus(tracked.saved.placement):
+            return occupied
+        return occupied | self.node_state.admissions.cpus_in_use(tracked.uid)
 
     def _with_victims(self, tracked: TrackedPod, now: float) -> tuple[TrackedPod, float]:
         """Return the pod without victims whose grace is over, and the moment until which to wait for the pods

@@ -11,6 +11,7 @@ from bus.messages.volume import MountedVolumes
 from services.podsync.core import outcomes
 from services.podsync.core.admission.admitting import Admissions
 from services.podsync.core.admission.node_view import MachineFacts, node_addresses
+from services.podsync.core.admission.placed import may_run
 from services.podsync.core.admission.resizes import Resizes
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.call_results import NodeRead, PodListed
@@ -45,7 +46,7 @@ from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.pod.tracked_pods import TrackedPods
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
-from shared.model.runtime import RuntimePod
+from shared.model.runtime import ContainerState, RuntimePod
 
 MIN_CPU_RETRY_SECONDS = 1.0  # whatever is configured: each repetition is a call of the runtime
 MAX_FORGOTTEN = 500  # pods; late observations of pods that were forgotten earlier do not occur
@@ -76,6 +77,7 @@ class NodeState:
         self.desired: dict[str, PodDesired] = {}
         self.unclaimed: dict[str, RuntimePod] = {}  # in the runtime, without a record, listed by no source (yet)
         self.admissions = Admissions(self.pods, self.desired, facts, agent_start)
+        self.admissions.may_run = self._may_run
         self.resizes = Resizes(self.pods, self.admissions)
         self._runtime: RuntimeChanged | None = None  # the last one received
         self.cpu_retry_seconds = 10.0  # after which a cpuset that could not be set is set again
@@ -90,7 +92,12 @@ class NodeState:
 
     def take_in(self, event: Event, now: float) -> list[str]:
         """Take an event into the state; return the UIDs of the pods to advance, in this order."""
-        touched = [(uid, *self._resume_or_end(uid, now)) for uid in self._apply(event, now)]
+        applied = self._apply(event, now)
+        if self.admissions.inherited:
+            settled = self.admissions.settle_inherited()
+            if settled or isinstance(event, RuntimeListed | PodObserved | PodVanished):
+                applied = [*applied, *self.admissions.decide_waiting(now)]
+        touched = [(uid, *self._resume_or_end(uid, now)) for uid in applied]
         return list(dict.fromkeys(uid for uids in touched for uid in uids))
 
     def _apply(self, event: Event, now: float) -> list[str]:
@@ -152,6 +159,13 @@ class NodeState:
                 return [*due, *(self.resizes.decide(now) if 0 < self.resizes.retry_at <= now else [])]
             case _:
                 return []
+
+    def _may_run(self, uid: str) -> bool:
+        """Return whether a container of a pod without a verdict may run, by what the runtime has shown."""
+        if (seen := self.unclaimed.get(uid)) is not None:
+            return any(c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN) for c in seen.containers)
+        tracked = self.tracked.get(uid)
+        return may_run(tracked) if tracked is not None else not self.runtime_listed
 
     def _at_work(self) -> list[str]:
         return [tracked.uid for tracked in self.pods.at_work()]

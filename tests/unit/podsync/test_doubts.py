@@ -26,10 +26,10 @@ READY = RuntimeChanged(reachable=True, network_ready=True, supplemental_groups_p
 def raises_for(name: str, decide: Callable[..., Any]) -> Callable[..., Any]:
     """The same decision, but for the pod of this name."""
 
-    def decide_or_raise(pod: dict[str, Any], *args: Any) -> Any:
+    def decide_or_raise(pod: dict[str, Any], *args: Any, **named: Any) -> Any:
         if pod["metadata"]["name"] == name:
             raise ValueError("a mistake")
-        return decide(pod, *args)
+        return decide(pod, *args, **named)
 
     return decide_or_raise
 

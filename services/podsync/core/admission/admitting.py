@@ -5,12 +5,21 @@ The pods that count are kept up to date from those that have changed, so that a 
 number of pods.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.counted import counted_requests, taken_by_pods
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
-from services.podsync.core.admission.placed import NONE_PLACED, Placed, cpus_of, placed_of
+from services.podsync.core.admission.placed import (
+    NONE_PLACED,
+    Placed,
+    cpus_of,
+    holds_placement,
+    is_active,
+    placed_of,
+    running_cpus,
+    with_inherited,
+)
 from services.podsync.core.admission.taken import Taken, TakenSums
 from services.podsync.core.admission.verdict import Verdict, admit
 from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
@@ -47,34 +56,27 @@ class ActivePods:
         return self._sums.taken()
 
     def placements(self) -> Mapping[str, PodPlacement]:
-        """Return the placements of those that have one, by UID: the same object until one changes."""
+        """Return the placements that are not free, by UID, also of pods that are not active but may still run: the same
+        object until one changes."""
         self._follow()
         return self._placements
 
     def _follow(self) -> None:
         for uid in self._pods.take_changed():
             tracked = self._pods.by_uid.get(uid)
-            if tracked is not None and _is_active(tracked):
+            if tracked is not None and is_active(tracked):
                 self._active[uid] = tracked
                 self._sums.put(tracked.saved.pod, counted_requests(tracked))
-                self._note_placement(uid, tracked.saved.placement)
             elif uid in self._active:
                 del self._active[uid]
                 self._sums.remove(uid)
-                self._note_placement(uid, NOT_PLACED)
+            held = tracked is not None and holds_placement(tracked)
+            self._note_placement(uid, tracked.saved.placement if tracked is not None and held else NOT_PLACED)
 
     def _note_placement(self, uid: str, placement: PodPlacement) -> None:
         if self._placements.get(uid, NOT_PLACED) != placement:
             others = {other: given for other, given in self._placements.items() if other != uid}
             self._placements = others if placement == NOT_PLACED else {**others, uid: placement}
-
-
-def _is_active(tracked: TrackedPod) -> bool:
-    """Return whether the pod was admitted and its containers may run."""
-    taken_on = tracked.saved.admission_decided and not tracked.saved.rejected and bool(tracked.saved.pod)
-    if tracked.saved.state is PodState.SYNC:
-        return taken_on and not lifecycle.has_ended(tracked)
-    return taken_on and tracked.saved.state is PodState.TERMINATING
 
 
 class Admissions:
@@ -94,8 +96,10 @@ class Admissions:
         self.supplemental_groups_policy = False
         self._all_placements: tuple[Mapping[str, PodPlacement], Mapping[str, PodPlacement]] | None = None
         self._pool: tuple[Mapping[str, PodPlacement], str] | None = None  # placements, and the shared CPUs beside them
-        # UID -> what an earlier agent gave to a pod that has no record here (yet).
+        # UID -> what an earlier agent gave to a pod that has no verdict here (yet).
         self.inherited: Mapping[str, PodPlacement] = {}
+        # UID of such a pod -> whether a container of it may run, by what the runtime has shown.
+        self.may_run: Callable[[str], bool] = lambda _uid: True
         self._errors: dict[str, Exception] = {}  # UID -> exception of the decision, which is a bug
 
     def on_listed(self, uid: str, now: float, *, first: bool) -> list[str]:
@@ -147,10 +151,12 @@ class Admissions:
         just read from the API server."""
         tracked = self._pods.by_uid[uid]
         pod, phase, view = tracked.saved.pod, str(tracked.api_status.get("phase") or ""), self.view(node)
-        others = [] if self._all_listed() else self._counting(self.active(), is_static=tracked.is_static)
-        taken = self.taken() if self._all_listed() else taken_by_pods(others)
+        all_listed = self._all_listed()
+        others = [] if all_listed and not self.inherited else self._counting(self.active(), is_static=tracked.is_static)
+        taken = self.taken() if all_listed else taken_by_pods(others)
         inherited = self._inherited_by(pod)
-        verdict = admit(pod, phase, view, taken, self._placed(), placement=inherited)
+        placed = self._placed(is_static=tracked.is_static)
+        verdict = admit(pod, phase, view, taken, placed, placement=inherited)
         if self._depends_on_unlisted(verdict, pod, phase, view, others):
             self._doubted = True
             return []  # the verdict depends on pods of the checkpoint that the sources may not list any more
@@ -194,7 +200,7 @@ class Admissions:
         if not self.runtime_known or not (static or self.node_known):
             return None
         view, others = self.view(self.node), self._counting(self.others(pod, source), is_static=static)
-        verdict = admit(pod, "", view, taken_by_pods(others), self._placed(pod, source))
+        verdict = admit(pod, "", view, taken_by_pods(others), self._placed(pod, source, is_static=static))
         if self._depends_on_unlisted(verdict, pod, "", view, others) or (verdict.reason and not self.node_known):
             return None
         return verdict
@@ -221,11 +227,12 @@ class Admissions:
         that no source lists yet."""
         listed = [other for other in others if other.uid in self._desired]
         expected = {uid: given for uid, given in self.inherited.items() if uid in self._desired}
-        if not (verdict.reason or verdict.victims) or (listed == others and len(expected) == len(self.inherited)):
+        none_awaited = self.sources_complete or len(expected) == len(self.inherited)
+        if not (verdict.reason or verdict.victims) or (listed == others and none_awaited):
             return False
         placed = NONE_PLACED
         if self.facts.placer is not None:
-            placed = placed_of(listed, self._desired).with_staying(expected)
+            placed = placed_of(listed, self._desired).beside(Placed(staying=expected))
         inherited = self._inherited_by(pod)
         return verdict != admit(pod, phase, view, taken_by_pods(listed), placed, placement=inherited)
 
@@ -248,7 +255,7 @@ class Admissions:
         return self._pool[1]
 
     def placements(self) -> Mapping[str, PodPlacement]:
-        """Return the placements of the pods that have one, by UID: the same object until one changes."""
+        """Return the placements that are not free, by UID: the same object until one changes."""
         active = self._active.placements()
         if not self.inherited:
             return active
@@ -257,36 +264,77 @@ class Admissions:
         return self._all_placements[1]
 
     def inherit(self, placements: Mapping[str, PodPlacement]) -> None:
-        """Take over what an earlier agent gave to pods of which there is no record here, by UID. A placement with CPUs
-        of a pod that has a record is left out, and that pod is placed anew."""
+        """Take over what an earlier agent gave to pods without a verdict here, by UID. A placement with CPUs of a pod
+        that has one is left out, and that pod is placed anew."""
         taken = {cpu for placement in self._active.placements().values() for cpu in cpus_of(placement)}
         self.inherited = {
             uid: placement
             for uid, placement in placements.items()
-            if uid not in self._pods.by_uid and not taken & cpus_of(placement)
+            if not self._is_decided(uid) and not taken & cpus_of(placement)
         }
 
-    def settle_inherited(self) -> None:
-        """Forget the placements of pods that have a verdict, and once the sources are complete of those that none
-        lists."""
+    def settle_inherited(self) -> bool:
+        """Put the placements of pods that are to end, or are rejected, into their records; forget those of pods with
+        a verdict, and of pods that do not run and that no source lists. Return whether one was forgotten."""
         if not self.inherited:
-            return
-        pods = self._pods.by_uid
-        decided = {uid for uid in self.inherited if uid in pods and pods[uid].saved.admission_decided}
-        gone = set(self.inherited) - set(self._desired) if self.sources_complete else set()
-        self.inherited = {uid: given for uid, given in self.inherited.items() if uid not in decided | gone}
-        self._all_placements = None
+            return False
+        for uid, given in self.inherited.items():
+            if self._is_decided(uid):
+                tracked = self._pods.by_uid[uid]
+                if (keeping := with_inherited(tracked, given)) is not tracked:
+                    self._pods.put(keeping)
+        taken = {cpu for given in self._active.placements().values() for cpu in cpus_of(given)}
+        kept = {uid: given for uid, given in self.inherited.items() if self._is_kept(uid, given, taken)}
+        if len(kept) == len(self.inherited):
+            return False
+        self.inherited, self._all_placements = kept, None
+        return True
 
-    def _placed(self, pod: Object | None = None, source: str = "") -> Placed:
+    def _is_kept(self, uid: str, given: PodPlacement, taken: set[int]) -> bool:
+        """Return whether an earlier agent's placement still counts; `taken`: CPUs of pods with a verdict."""
+        if self._is_decided(uid):
+            return False
+        if uid in self._desired or self.may_run(uid):
+            return True
+        return not self.sources_complete and not taken & cpus_of(given)
+
+    def _is_decided(self, uid: str) -> bool:
+        tracked = self._pods.by_uid.get(uid)
+        return tracked is not None and tracked.saved.admission_decided
+
+    def _placed(self, pod: Object | None = None, source: str = "", *, is_static: bool) -> Placed:
         """Return the placements of the pods whose containers may run, whether or not a source lists them; of those
-        beside `pod`, if this source would list it now."""
+        beside `pod`, if this source would list it now. `is_static`: that pod, or the one to decide, is static."""
         if self.facts.placer is None:
             return NONE_PLACED
-        every = list(self._active.by_uid().values())
+        every = [self._pods.by_uid[uid] for uid in self._active.placements()]
         if pod is not None:
             replaced, own = full_name(pod), uid_of(pod)
             every = [t for t in every if t.uid != own and (t.full_name != replaced or t.saved.source != source)]
-        return placed_of(every, self._desired).with_staying(self.inherited)
+        return placed_of(every, self._desired).beside(self._inherited_placed(is_static=is_static))
+
+    def _inherited_placed(self, *, is_static: bool) -> Placed:
+        """Return the placements of pods without a verdict. Those leave that no source will list; and a static pod does
+        not wait until the API server has listed the ones that do not run."""
+        leaving = {
+            uid: given
+            for uid, given in self.inherited.items()
+            if uid not in self._desired and (self.sources_complete or (is_static and not self.may_run(uid)))
+        }
+        staying = {uid: given for uid, given in self.inherited.items() if uid not in leaving}
+        return Placed(staying=staying, leaving=leaving)
+
+    def cpus_in_use(self, uid: str) -> frozenset[int]:
+        """Return the CPUs that containers of the other pods have for themselves and may run on."""
+        used: set[int] = set()
+        for other, given in self.placements().items():
+            if other == uid:
+                continue
+            if self._is_decided(other):
+                used |= running_cpus(self._pods.by_uid[other])
+            elif self.may_run(other):
+                used |= cpus_of(given)
+        return frozenset(used)
 
     def active(self) -> list[TrackedPod]:
         """Return the pods that count for admission, preemption and QoS cgroups (pods.md 3.1): admitted, not known to
@@ -316,6 +364,9 @@ class Admissions:
                 and not tracked.saved.deleted
                 and tracked.saved.decided_by != self._agent_start
             ):
+                if tracked.saved.placement.containers:
+                    self.inherited = {**self.inherited, tracked.uid: tracked.saved.placement}
+                    self._all_placements = None
                 again = from_desired(tracked.uid, tracked.saved.source, tracked.saved.pod)
                 saved = replace(lifecycle.with_start(again.saved, now, skew), admission_decided=False)
                 self._pods.add(replace(again, saved=saved))

@@ -1,7 +1,8 @@
 """Decides whether CPUs and NUMA memory suffice for a new pod beside those that have some (node.md 4.12).
 
-A pod that is to end and that no source lists does not reject another one, which then waits until it has stopped: so
-no CPU is given twice, and an edited static pod follows the one before it.
+A pod that is to end and that no source lists does not reject another one, nor does a rejected one that an earlier
+agent started. The other one then waits until it has stopped: so no CPU is given twice, and an edited static pod follows
+the one before it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,8 +11,10 @@ from dataclasses import dataclass, field
 from bus.messages.podsync import PodState
 from services.podsync.core.placement.hint import PlacementError
 from services.podsync.core.placement.placing import NodePlacer
-from services.podsync.core.placement.pod_placement import PodPlacement
+from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
+from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.tracked_pod import TrackedPod
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object, uid
 
 
@@ -22,9 +25,9 @@ class Placed:
     staying: Mapping[str, PodPlacement] = field(default_factory=dict)
     leaving: Mapping[str, PodPlacement] = field(default_factory=dict)  # of pods to end that no source lists
 
-    def with_staying(self, others: Mapping[str, PodPlacement]) -> "Placed":
-        """Return these placements beside others, by UID; one of these counts more."""
-        return Placed(staying={**others, **self.staying}, leaving=self.leaving)
+    def beside(self, others: "Placed") -> "Placed":
+        """Return these placements beside others; one of these counts more."""
+        return Placed(staying={**others.staying, **self.staying}, leaving={**others.leaving, **self.leaving})
 
     def without(self, own: str) -> "Placed":
         """Return the placements of the pods with other UIDs."""
@@ -38,17 +41,59 @@ NONE_PLACED = Placed()
 
 
 def placed_of(pods: Iterable[TrackedPod], listed: Iterable[str]) -> Placed:
-    """Return the placements of these active pods; `listed`: the UIDs that a source lists."""
+    """Return the placements of these pods; `listed`: the UIDs that a source lists."""
     known = set(listed)
     holders = {tracked.uid: tracked for tracked in pods if tracked.saved.placement.containers}
     leaving = {
-        own for own, tracked in holders.items() if own not in known and tracked.saved.state is PodState.TERMINATING
+        own
+        for own, tracked in holders.items()
+        if tracked.saved.rejected or (own not in known and tracked.saved.state is PodState.TERMINATING)
     }
     placements = {own: tracked.saved.placement for own, tracked in holders.items()}
     return Placed(
         staying={own: placement for own, placement in placements.items() if own not in leaving},
         leaving={own: placement for own, placement in placements.items() if own in leaving},
     )
+
+
+def is_active(tracked: TrackedPod) -> bool:
+    """Return whether the pod was admitted and its containers may run."""
+    taken_on = tracked.saved.admission_decided and not tracked.saved.rejected and bool(tracked.saved.pod)
+    if tracked.saved.state is PodState.SYNC:
+        return taken_on and not lifecycle.has_ended(tracked)
+    return taken_on and tracked.saved.state is PodState.TERMINATING
+
+
+def holds_placement(tracked: TrackedPod) -> bool:
+    """Return whether what the pod was given is not free yet: a pod that this agent did not admit, because it is
+    rejected or only the runtime has it, keeps what an earlier agent gave it as long as its containers may run."""
+    if not tracked.saved.placement.containers:
+        return False
+    if is_active(tracked) or tracked.saved.state is PodState.TERMINATING:
+        return True
+    return bool(tracked.saved.rejected) and tracked.saved.state is PodState.FINISHED and may_run(tracked)
+
+
+def may_run(tracked: TrackedPod) -> bool:
+    """Return whether a container of the pod may have a process, by what the runtime has shown of it."""
+    return bool(tracked.alive) if tracked.observed.since_start else not tracked.new_to_node
+
+
+def running_cpus(tracked: TrackedPod) -> frozenset[int]:
+    """Return the CPUs that those containers of the pod that may have a process have for themselves."""
+    if not tracked.observed.is_current:
+        return cpus_of(tracked.saved.placement) if may_run(tracked) else frozenset()
+    given = tracked.saved.placement.containers
+    return frozenset(cpu for c in tracked.alive if c.name in given for cpu in given[c.name].cpus)
+
+
+def with_inherited(tracked: TrackedPod, given: PodPlacement) -> TrackedPod:
+    """Return a pod that this agent did not admit, with what an earlier agent gave it, which its containers keep until
+    they have stopped."""
+    not_admitted = tracked.saved.rejected or tracked.saved.state is PodState.TERMINATING
+    if not not_admitted or tracked.saved.placement != NOT_PLACED:
+        return tracked
+    return replace(tracked, saved=replace(tracked.saved, placement=given))
 
 
 def place_beside(pod: Object, placer: NodePlacer, placed: Placed) -> tuple[PodPlacement, tuple[str, ...]]:

@@ -32,7 +32,9 @@ class CpuChanges:
 
 def cpus_to_set(tracked: TrackedPod, shared: str, now: float) -> CpuChanges:
     """Return the calls for the containers that have other CPUs than they are to have. `shared`: the cpuset of those
-    without CPUs of their own."""
+    without CPUs of their own. Until the verdict, the containers of an earlier agent keep what that gave them."""
+    if not tracked.saved.admission_decided:
+        return CpuChanges(tracked=tracked)
     calls, facts_of, retries = [], dict(tracked.instance_facts), []
     for instance in tracked.instances:
         wanted = container_cpus(tracked.saved.placement, instance.name, shared)

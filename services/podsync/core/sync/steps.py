@@ -68,6 +68,8 @@ def next_step(tracked: TrackedPod, inputs: StepInputs) -> Step:
 def _stays_listed(tracked: TrackedPod, inputs: StepInputs) -> Step:
     """Return the step of a finished pod whose object still exists: it keeps its dead containers and the newest sandbox,
     unless it was evicted or they are garbage. A rejected pod has none."""
+    if tracked.saved.rejected and tracked.saved.placement.containers and not tracked.observed.since_start:
+        return _look(tracked, inputs)  # an earlier agent gave it CPUs, which are free once it does not run
     if tracked.saved.rejected:
         return Step(tracked=tracked, done=tracked.saved.deleted and not inputs.still_listed)
     if not tracked.evicted and not tracked.garbage and not tracked.may_run_after_end:

@@ -10,7 +10,7 @@ from tests.unit.podsync.sync.test_cpu_sets import a_play, burstable, cpus_of, gu
 def taken_over(*cpus: int, container: str = "c", **fields: Any) -> Play:
     """Return a start of podsync that found in the file that pod u1 has these CPUs."""
     placement = PodPlacement(containers={container: ContainerPlacement(cpus=frozenset(cpus))})
-    return a_play(inherited={"u1": placement}, **fields)
+    return a_play(inherited={"u1": placement}, listed=True, **fields)
 
 
 def test_a_pod_that_is_listed_later_keeps_its_cpus() -> None:
@@ -36,7 +36,7 @@ def test_a_pod_keeps_other_cpus_than_it_would_get_now_and_after_another_start() 
 
 
 def test_the_cpus_of_a_pod_that_is_gone_are_free_once_the_sources_have_listed_all() -> None:
-    play = taken_over(1, 2, sources_complete=False)
+    play = taken_over(1, 2, sources_complete=False, source="api")
     play.want(guaranteed("u2", 2))
     assert "u2" not in play.disk or not play.disk["u2"].get("admission_decided")
     assert play.core.tracked["u2"].saved.rejected == ""

@@ -237,7 +237,7 @@ class TestInherited:
         assert [cpus_of(play, uid) for uid in ("u1", "u2", "u3")] == ["3", "0", "1"]
 
     def test_what_a_pod_had_that_no_source_lists_is_free(self) -> None:
-        play = a_play(inherited=self.GIVEN)
+        play = a_play(inherited=self.GIVEN, listed=True)
         play.want(burstable("u2"))
         play.want(guaranteed("u3", 2))
         assert [cpus_of(play, uid) for uid in ("u2", "u3")] == ["0,3", "1-2"]
