@@ -5,8 +5,11 @@ A setting without a row changes nothing for them. Rows are named as in `readers`
 is read from the document, or a gate.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+
+from shared.config.rules_data import truth
 
 
 class PodEffect(StrEnum):
@@ -14,6 +17,7 @@ class PodEffect(StrEnum):
 
     RESTART = "restart"  # containers are stopped and started again
     END = "end"  # some pods end and do not come back
+    UNMANAGED = "unmanaged"  # podsync may not start: they run on, and no pod starts, changes or ends
     EVICT = "evict"  # some may be evicted or killed
     LATER = "later"  # only pods or containers that start later have the new value
     NONE = "none"
@@ -32,12 +36,17 @@ _LIMITS = ("max_pods", "pods_per_core")  # raised they cost nothing; podsPerCore
 _LATER_PODS = "pods that run keep the old value; it is for pods that start later"
 _LATER_CONTAINERS = "containers that run keep the old value; it is for containers that start later"
 _LATER_CPUS = "pods that run keep their CPUs and NUMA nodes; the new value is for pods that start later"
+_NO_START = "podsync does not start, and no pod starts, changes or ends, until the node is drained and"
+_OTHER_CPUS = f"{_NO_START} cpu_manager_state in the root directory is deleted"
+_OTHER_MEMORY = f"{_NO_START} memory_manager_state in the root directory is deleted"
+_STRICT = "strict-cpu-reservation"
 _OTHER_CGROUP = "every pod restarts: its cgroup has another path"
 _OTHER_RUNTIME = "every pod starts again in the other runtime; the containers of the old one are left alone there"
 _ALLOCATABLE = "pods that use more memory together than is left to them are evicted or killed; no pod is rejected again"
 _THRESHOLD = "pods are evicted where a new threshold is crossed already"
 _FEWER = "pods that run stay; a new one is rejected (OutOfpods) while there are as many"
 _STATIC = "static pods that the new place does not have end"
+_POLICIES = ("cpu_manager_policy", "memory_manager_policy")
 _PLACES = ("static_pod_path", "static_pod_url")  # without an old one there is no such pod
 
 _ROWS: tuple[tuple[PodEffect, str, str], ...] = (
@@ -64,9 +73,16 @@ _ROWS: tuple[tuple[PodEffect, str, str], ...] = (
     (PodEffect.LATER, _FEWER, "max_pods pods_per_core"),
     (PodEffect.LATER, "pods that run stay admitted", "allowed_unsafe_sysctls"),
     (PodEffect.LATER, _LATER_PODS, "cluster_dns cluster_domain resolv_conf pod_pids_limit pod_logs_dir"),
-    (PodEffect.LATER, _LATER_CPUS, "cpu_manager_policy cpu_manager_policy_options reserved_system_cpus"),
-    (PodEffect.LATER, _LATER_CPUS, "memory_manager_policy reserved_memory topology_manager_policy"),
-    (PodEffect.LATER, _LATER_CPUS, "topology_manager_policy_options topology_manager_scope"),
+    (PodEffect.UNMANAGED, _OTHER_CPUS, "cpu_manager_policy"),
+    (PodEffect.UNMANAGED, _OTHER_MEMORY, "memory_manager_policy"),
+    (
+        PodEffect.UNMANAGED,
+        f"with the static policy, where a container has a CPU alone that is reserved now, {_OTHER_CPUS}",
+        "reserved_system_cpus",
+    ),
+    (PodEffect.UNMANAGED, f"with memoryManagerPolicy Static, {_OTHER_MEMORY}", "reserved_memory"),
+    (PodEffect.UNMANAGED, _OTHER_CPUS, "cpu_manager_policy_options"),
+    (PodEffect.LATER, _LATER_CPUS, "topology_manager_policy topology_manager_policy_options topology_manager_scope"),
     (PodEffect.LATER, _LATER_CONTAINERS, "featureGates.DisableCPUQuotaWithExclusiveCPUs"),
     (PodEffect.LATER, _LATER_PODS, "userNamespaces.idsPerPod featureGates.SELinuxMount"),
     (PodEffect.LATER, _LATER_CONTAINERS, "cpu_cfs_quota cpu_cfs_quota_period seccomp_default"),
@@ -93,7 +109,15 @@ def pod_cost(setting: str, old: object, new: object) -> PodCost:
         return NO_COST
     if setting in _PLACES and not old:
         return NO_COST
+    if setting in _POLICIES and str(old).lower() == "none":
+        return PodCost(PodEffect.LATER, _LATER_CPUS)  # this agent writes no file where nothing is placed
+    if setting == "cpu_manager_policy_options" and _is_strict(old) == _is_strict(new):
+        return PodCost(PodEffect.LATER, _LATER_CPUS)
     return POD_COSTS.get(setting, NO_COST)
+
+
+def _is_strict(options: object) -> bool:
+    return isinstance(options, Mapping) and bool(truth(str(options.get(_STRICT, "false"))))
 
 
 def gravest(costs: tuple[PodCost, ...]) -> PodCost:

@@ -173,7 +173,12 @@ def _text(found: Sequence[Difference], restarted: Collection[str]) -> Iterator[s
 
 def _pods(found: Sequence[Difference]) -> str:
     """Return what happens to the running pods, with the names of the values that cause it."""
-    texts = {PodEffect.RESTART: "pods restart", PodEffect.END: "some pods end", PodEffect.EVICT: "pods may be evicted"}
+    texts = {
+        PodEffect.RESTART: "pods restart",
+        PodEffect.END: "some pods end",
+        PodEffect.UNMANAGED: "podsync may not start, and pods run on without it,",
+        PodEffect.EVICT: "pods may be evicted",
+    }
     causes = {effect: [one.name for one in found if one.pods == effect] for effect in texts}
     costs = [f"{text} for {', '.join(causes[effect])}" for effect, text in texts.items() if causes[effect]]
     return "; ".join(costs) or "pods keep running"

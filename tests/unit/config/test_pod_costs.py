@@ -56,6 +56,15 @@ def test_a_setting_that_a_reload_refuses_has_the_cost_of_a_new_start() -> None:
         ("static_pod_path", "", "/b", PodEffect.NONE),
         ("static_pod_url", "http://a", "", PodEffect.END),
         ("port", 1, 2, PodEffect.NONE),
+        ("cpu_manager_policy", "static", "none", PodEffect.UNMANAGED),
+        ("cpu_manager_policy", "none", "static", PodEffect.LATER),
+        ("memory_manager_policy", "Static", "None", PodEffect.UNMANAGED),
+        ("memory_manager_policy", "None", "Static", PodEffect.LATER),
+        ("cpu_manager_policy_options", {}, {"strict-cpu-reservation": "true"}, PodEffect.UNMANAGED),
+        ("cpu_manager_policy_options", {"strict-cpu-reservation": "true"}, {}, PodEffect.UNMANAGED),
+        ("cpu_manager_policy_options", {}, {"full-pcpus-only": "true"}, PodEffect.LATER),
+        ("reserved_memory", (), ({"numaNode": 0},), PodEffect.UNMANAGED),
+        ("reserved_system_cpus", "0", "0-1", PodEffect.UNMANAGED),
     ],
 )
 def test_the_cost_depends_on_the_direction(setting: str, old: object, new: object, effect: PodEffect) -> None:
