@@ -157,6 +157,31 @@ def test_a_cpuset_that_cannot_be_set_is_set_again_and_delays_no_start_until_then
     assert cpus_of(play, "u1") == "0,3"
 
 
+def test_a_cpuset_that_cannot_be_set_is_one_event_with_the_cpus_until_it_is_set() -> None:
+    play = a_play()
+    play.want(burstable("u1"))
+    play.fail_always = {"SetContainerCpus": ("Unknown", "no such cgroup")}
+    play.want(guaranteed("u2", 2))
+    play.later(35)
+    text = "The container may still run on CPUs 1-2, because it cannot be moved to 0,3: no such cgroup"
+    assert [event for event in play.events if "CPUSet" in event] == [f"Warning FailedCPUSet: {text}"]
+    play.fail_always = {}
+    play.later(11)
+    play.fail = {"SetContainerCpus": ("Unknown", "busy")}
+    play.drop("u2")
+    play.want(guaranteed("u3", 1))
+    assert len([event for event in play.events if "CPUSet" in event]) == 2
+
+
+@pytest.mark.parametrize("code", ["NotFound", "Unavailable"])
+def test_a_container_that_is_gone_or_a_runtime_that_is_away_refuses_no_cpuset(code: str) -> None:
+    play = a_play()
+    play.want(burstable("u1"))
+    play.fail = {"SetContainerCpus": (code, "no such container")}
+    play.want(guaranteed("u2", 2))
+    assert not [event for event in play.events if "CPUSet" in event]
+
+
 @pytest.mark.parametrize("period", [-1.0, 0.0, 1e-9])
 def test_a_cpuset_that_cannot_be_set_is_no_storm_of_calls_whatever_the_period(period: float) -> None:
     play = a_play()
