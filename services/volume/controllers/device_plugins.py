@@ -56,6 +56,7 @@ class DevicePlugins:
         self._saved: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by resource
         self._changed = asyncio.Event()
+        self._restored = asyncio.Event()
 
     def endpoint(self, resource: str) -> str | None:
         """Return the socket of the resource's plugin; None = it is not connected."""
@@ -63,7 +64,10 @@ class DevicePlugins:
         return self._resources.endpoints()[resource] if item is not None and item.connected else None
 
     async def register(self, resource: str, endpoint: str) -> None:
-        """Use the plugin at this socket for the resource, in place of an earlier one. Raises UnusableDevicesError."""
+        """Use the plugin at this socket for the resource, in place of an earlier one. Raises UnusableDevicesError.
+
+        Waits until those of the process before are known: they would replace this one, and it them on disk."""
+        await self._restored.wait()
         number = self._resources.registered(resource, endpoint, self._clock.monotonic(), self._clock.wall())
         await self._save()
         crash_point("volume.device_plugin.saved")
@@ -82,7 +86,10 @@ class DevicePlugins:
 
     async def run(self) -> None:
         """Register, follow and drop until cancelled."""
-        await self._restore()
+        try:
+            await self._restore()
+        finally:
+            self._restored.set()
         server = registration_server(self._directory / SOCKET, self._register)
         opening = asyncio.create_task(server.open(partial(self._bus.trouble, _TROUBLE)), name="device plugin socket")
         try:

@@ -2,17 +2,24 @@
 what a hung, lying or dead one costs the others (node.md 4.15)."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bus.messages.device_plugins import Device, DeviceResource
+from bus.messages.streams import DEVICES_RESOURCES
 from services.volume.adapters.device_plugins import decode_devices
+from services.volume.adapters.threads import Threads
 from services.volume.controllers import device_plugins
+from services.volume.controllers.device_plugins import DevicePlugins
 from services.volume.core.device_plugins import device_resources
+from shared.metrics.registry import Registry
 from shared.plugin_grpc import serving
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.programs.device_plugin import devices_of
 from tests.service.volume.device_plugins import GPU, NIC, Plugins, running_plugins
 from tests.support.waits.deadline import WAIT_SECONDS
@@ -47,6 +54,37 @@ async def test_a_plugin_is_published_with_its_options_and_the_health_and_numa_no
         assert abs(gpu.since - time.time()) < WAIT_SECONDS
         series = plugins.node.counted("kubelet_device_plugin_registration_total")
         assert series == {(GPU,): [1.0]}
+
+
+async def test_a_registration_before_the_record_is_read_stays_and_so_do_those_of_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / device_plugins.RECORD
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({GPU: "/old.sock", NIC: "/nic.sock"}))
+    (tmp_path / "device-plugins").mkdir()
+    disk = asyncio.Event()
+
+    class SlowThreads(Threads):
+        async def call(self, work: Any, *arguments: Any) -> Any:  # type: ignore[override]
+            await disk.wait()
+            return await super().call(work, *arguments)
+
+    monkeypatch.setattr(device_plugins, "Threads", SlowThreads)
+    network = MemoryNetwork()
+    bus = network.bus("volume")
+    of_node = DevicePlugins(bus, network.clock, tmp_path, bus.own(DEVICES_RESOURCES), Registry("volume"))
+    running = asyncio.create_task(of_node.run())
+    try:
+        registered = asyncio.create_task(of_node.register(GPU, "/new.sock"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        disk.set()
+        await registered
+        assert json.loads(record.read_text()) == {GPU: "/new.sock", NIC: "/nic.sock"}
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_each_list_of_a_plugin_replaces_the_one_before(plugins: Plugins) -> None:
