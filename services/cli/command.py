@@ -19,6 +19,7 @@ SECTIONS = {
     "See what the agent and its pods do": (
         "status",
         "top",
+        "cpus",
         "pods",
         "describe",
         "logs",

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ from bus.messages.bootstrap import CertificateState
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeImage, NodeImages, NodeObserved
 from bus.messages.pod_preview import GetPodPreview, PodPreview, PreviewedImage
-from bus.messages.podsync import AdmittedPod, PodState, PodStatus
+from bus.messages.podsync import AdmittedPod, NodeResources, NumaMemory, PodState, PodStatus
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import (
     CERTIFICATES,
     NODE_IMAGES,
     NODE_OBSERVED,
+    NODE_RESOURCES,
     PODS_ADMITTED,
     PODS_DESIRED,
     PODS_STATUS,
@@ -58,6 +60,8 @@ IMAGES = (
     NodeImage(id="sha256:aaaabbbbccccdddd", names=("registry.example/db@sha256:cd",), size_bytes=1 << 10),
     NodeImage(id="sha256:0123", names=(), size_bytes=1),
 )
+MEMORY = NumaMemory(nodes=(0,), kind="memory", size=3 << 30)  # that containers can get alone
+RESOURCES = NodeResources(capacity={}, allocatable={}, exclusive_cpus="1", shared_cpus="0-1", memory=(MEMORY,))
 ENVIRONMENT = [{"name": f"VARIABLE_{number}", "value": "x" * 40} for number in range(40)]  # a pod of some kilobytes
 
 
@@ -108,7 +112,10 @@ def publish(bus: ProcessBus, count: int, run_dir: Path) -> None:
         for uid, name, number in names:
             known = PodStatus(uid=uid, name=name, namespace="shop", version=(1, 1), status=status(number))
             statuses.put(uid, known)
-            admitted.put(uid, AdmittedPod(uid=uid, name=name, namespace="shop", state=PodState.SYNC, source="api"))
+            given = AdmittedPod(uid=uid, name=name, namespace="shop", state=PodState.SYNC, source="api")
+            if number == 2:  # it has a CPU and memory alone
+                given = replace(given, cpus={"web": "1"}, memory={"web": (replace(MEMORY, size=1 << 30),)})
+            admitted.put(uid, given)
         for number, reason in enumerate(("Pulling", "Failed")):
             event = KubeEvent(
                 type="Normal", reason=reason, message="x", time=STARTED, namespace="shop", name="web-0", uid="u0"
@@ -133,6 +140,9 @@ def publish(bus: ProcessBus, count: int, run_dir: Path) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, publish_event)
         statuses.mark_complete()
         admitted.mark_complete()
+        resources = bus.own(NODE_RESOURCES)
+        resources.put("node", RESOURCES)
+        resources.mark_complete()
         bus.answer(GetPodPreview, preview)
     if bus.service == "bootstrap":
         serving = str(run_dir.parent / "pki/kubelet.crt")

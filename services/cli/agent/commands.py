@@ -132,6 +132,21 @@ def top(pod: str, namespace: str, run_dir: str, output: str, containers: bool, w
     sys.exit(show_usage(run_dir, pod, namespace, output, containers, watch, write, write_error))
 
 
+@click.command(short_help="Show who has which CPUs and NUMA memory.")
+@run_dir_option
+@output_option("text", "json", "yaml")
+def cpus(run_dir: str, output: str) -> None:
+    """Show each CPU with its NUMA node, socket and core, and whether containers have it alone, share it, or cannot get
+    it alone because it is reserved. With memoryManagerPolicy Static also the memory of NUMA nodes that containers have.
+
+    \b
+    Exit codes: 0 = shown, 1 = podsync does not answer, 2 = wrong usage.
+    """
+    from services.cli.agent.cpus import show_cpus
+
+    sys.exit(show_cpus(run_dir, output, write, write_error))
+
+
 @click.command("support-bundle", short_help="Write an archive with what is needed to find a fault.")
 @run_dir_option
 @click.option(
@@ -225,4 +240,4 @@ def _root_dir(run_dir: str) -> str:
         raise OperatorError(error.lines[0]) from error
 
 
-COMMANDS = (status, restart, events, explain, top, images, certs, support_bundle)
+COMMANDS = (status, restart, events, explain, top, cpus, images, certs, support_bundle)

@@ -39,6 +39,7 @@ _OWNERS = {  # the owners of the streams that commands read
     "pods.status": "podsync",
     "pods.admitted": "podsync",
     "pods.pulls": "podsync",
+    "node.resources": "podsync",
     "runtime.pods": "pleg",
     "node.observed": "pleg",
     "node.images": "pleg",

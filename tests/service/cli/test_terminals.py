@@ -36,6 +36,7 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("completion",): ("zsh", "kubelet"),
     ("status",): ("-o", "wide", RUN_DIR, "RUN"),
     ("describe",): ("web-0", RUN_DIR, "RUN"),
+    ("cpus",): (RUN_DIR, "RUN"),
     ("events",): (RUN_DIR, "RUN"),
     ("images",): (RUN_DIR, "RUN"),
     ("certs",): (RUN_DIR, "RUN"),

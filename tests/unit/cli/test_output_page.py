@@ -23,6 +23,7 @@ from bus.messages.usage import (
     VolumeUsage,
 )
 from services.cli.agent.certificates import CertificateRow
+from services.cli.agent.cpus import CpuReport, CpuRow, Holder, MemoryRow
 from services.cli.config.check import QuotableLines, finding_data
 from services.cli.config.diff import Difference
 from services.cli.preflight import findings as preflight_findings
@@ -71,6 +72,8 @@ SECTIONS = {
     "### runtime": names(RuntimeRow),
     "## pod": names(PodRow),
     "## events": names(KubeEvent) | {"from"},
+    "## cpus": names(CpuReport),
+    "### CPU": names(CpuRow),
     "## images": names(NodeImage),
     "## certs": names(CertificateRow),
     "### node": names(NodeUsage),
@@ -86,6 +89,8 @@ SECTIONS = {
     "## takeover and give-back": set(of_takeover()),
 }
 LISTS = {  # section and key -> the keys of an element, or of the object, which the row names
+    ("## cpus", "memory"): names(MemoryRow),
+    ("### CPU", "containers"): names(Holder),
     ("### node", "system_containers"): names(SystemContainerUsage),
     ("### usage of a pod", "containers"): names(ContainerUsage),
     ("### usage of a pod", "volumes"): names(VolumeUsage),

@@ -1,0 +1,197 @@
+"""`bulkhead cpus` shows which containers have CPUs and NUMA memory alone, from podsync's streams and from /sys."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from services.cli.agent.local_agent import Agent, local_agent
+from services.cli.terminal.output import dump
+from services.cli.terminal.table import size, table, terminal_width
+from services.podsync.adapters.machine_topology import read_machine_topology
+from services.podsync.core.placement.machine_topology import CpuSet, MachineTopology
+from shared.errors import OperatorError
+from shared.model.cpu_list import parse_cpus, write_cpus
+
+Write = Callable[[str], None]
+_RESOURCES, _ADMITTED = "node.resources", "pods.admitted"
+
+
+class Use(StrEnum):
+    """Says who may run on a CPU."""
+
+    EXCLUSIVE = "exclusive"  # the containers of one pod alone
+    RESERVED = "reserved"  # no container can get it alone
+    SHARED = "shared"  # all other containers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """Has a container that was given something alone."""
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.pod}/{self.container}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuRow:
+    """Has one CPU. `core`: the lowest CPU of its core. Its place is None where the CPU is not online."""
+
+    cpu: int
+    numa_node: int | None
+    socket: int | None
+    core: int | None
+    use: Use
+    containers: tuple[Holder, ...]  # several: an init container, and those that have its CPUs after it
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryRow:
+    """Has memory that NUMA nodes hold together. `kind`: memory, or hugepages-<size>. `container` None: it is what
+    containers can get."""
+
+    nodes: tuple[int, ...]
+    kind: str
+    size_bytes: int
+    container: Holder | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuReport:
+    """Has who has which CPUs and NUMA memory. CPUs are lists such as `0-3,8`."""
+
+    static: bool  # whether the agent has cpuManagerPolicy static
+    shared_pool: str  # of the containers without CPUs of their own
+    reserved: str
+    cpus: tuple[CpuRow, ...]
+    memory: tuple[MemoryRow, ...]  # that containers have
+    allocatable_memory: tuple[MemoryRow, ...]  # that containers can get, whether or not one has it
+
+
+def show_cpus(run_dir: str, form: str, out: Write, err: Write) -> int:
+    """Print each CPU with its place and who has it, and the NUMA memory that containers have. Return the exit code."""
+    try:
+        with local_agent(run_dir) as agent:
+            resources, admitted = _read_streams(agent)
+        found = cpu_report(resources, admitted, read_machine_topology())
+    except OperatorError as error:
+        err(str(error))
+        return 1
+    if form != "text":
+        out(dump(dataclasses.asdict(found), form))
+        return 0
+    for line in cpu_lines(found, terminal_width()):
+        out(line)
+    return 0
+
+
+def cpu_report(
+    resources: Mapping[str, Any], admitted: Iterable[Mapping[str, Any]], topology: MachineTopology
+) -> CpuReport:
+    """Return who has what. `resources`: the item of `node.resources`; `admitted`: those of `pods.admitted`."""
+    pods = sorted(admitted, key=lambda pod: (pod["namespace"], pod["name"], pod["uid"]))
+    given = [(_holder(pod, name), _cpus(text)) for pod in pods for name, text in (pod.get("cpus") or {}).items()]
+    taken = frozenset(cpu for _, cpus in given for cpu in cpus)
+    is_static = bool(resources.get("shared_cpus"))
+    reserved = topology.all_cpus - _cpus(resources.get("exclusive_cpus")) if is_static else frozenset()
+    # Where containers have all CPUs that are not reserved, the others run on the reserved ones.
+    pool = (_cpus(resources.get("shared_cpus")) - taken or reserved) if is_static else topology.all_cpus
+    memory = [
+        _memory_row(block, _holder(pod, name))
+        for pod in pods
+        for name, blocks in (pod.get("memory") or {}).items()
+        for block in blocks
+    ]
+    return CpuReport(
+        static=is_static,
+        shared_pool=write_cpus(pool),
+        reserved=write_cpus(reserved),
+        cpus=tuple(
+            _cpu_row(cpu, topology, tuple(holder for holder, cpus in given if cpu in cpus), reserved)
+            for cpu in sorted(topology.all_cpus | taken)
+        ),
+        memory=tuple(memory),
+        allocatable_memory=tuple(_memory_row(block) for block in resources.get("memory") or ()),
+    )
+
+
+def cpu_lines(report: CpuReport, width: int) -> list[str]:
+    """Return the shared pool, a table of all CPUs, and one of the memory that containers have."""
+    rows = [
+        [str(row.cpu), *map(_cell, (row.numa_node, row.socket, row.core)), row.use, ", ".join(map(str, row.containers))]
+        for row in report.cpus
+    ]
+    policy = "" if report.static else " (cpuManagerPolicy none)"
+    lines = [f"shared pool: {report.shared_pool or '-'}{policy}"]
+    if report.static:
+        lines.append(f"reserved: {report.reserved or '-'}")
+    lines += ["", *table(["CPU", "NUMA", "SOCKET", "CORE", "USE", "CONTAINERS"], rows, width)]
+    if not report.allocatable_memory:
+        return lines
+    if not report.memory:
+        return [*lines, "", "no container has memory of NUMA nodes alone"]
+    held = [
+        [
+            write_cpus(row.nodes),
+            row.kind,
+            size(row.size_bytes),
+            size(_allocatable(report, row)),
+            str(row.container),
+        ]
+        for row in report.memory
+    ]
+    return [*lines, "", *table(["NUMA", "KIND", "SIZE", "OF", "CONTAINER"], held, width)]
+
+
+def _cell(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def _allocatable(report: CpuReport, row: MemoryRow) -> int:
+    """Return the bytes of this kind that containers can get of the nodes of the row."""
+    every = (one for one in report.allocatable_memory if one.kind == row.kind and set(one.nodes) <= set(row.nodes))
+    return sum(one.size_bytes for one in every)
+
+
+def _cpu_row(cpu: int, topology: MachineTopology, holders: tuple[Holder, ...], reserved: CpuSet) -> CpuRow:
+    place = topology.cpus.get(cpu)
+    use = Use.EXCLUSIVE if holders else Use.RESERVED if cpu in reserved else Use.SHARED
+    return CpuRow(
+        cpu=cpu,
+        numa_node=place.numa_node if place else None,
+        socket=place.socket if place else None,
+        core=place.core if place else None,
+        use=use,
+        containers=holders,
+    )
+
+
+def _memory_row(block: Mapping[str, Any], holder: Holder | None = None) -> MemoryRow:
+    return MemoryRow(nodes=tuple(block["nodes"]), kind=block["kind"], size_bytes=block["size"], container=holder)
+
+
+def _holder(pod: Mapping[str, Any], container: str) -> Holder:
+    return Holder(namespace=pod["namespace"], pod=pod["name"], uid=pod["uid"], container=container)
+
+
+def _cpus(text: str | None) -> CpuSet:
+    return parse_cpus(text or "") or frozenset()
+
+
+def _read_streams(agent: Agent) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the node's resources and the admitted pods. Raises OperatorError where podsync does not answer."""
+    agent.require("podsync")
+    found = agent.streams(_RESOURCES, _ADMITTED)
+    resources, admitted = found[_RESOURCES], found[_ADMITTED]
+    if resources is None or admitted is None:
+        raise agent.silence_of("podsync")
+    if "node" not in resources:
+        remedy = "bulkhead status shows the processes"
+        raise OperatorError("podsync has not read the CPUs of this machine yet", remedy=remedy)
+    return resources["node"], list(admitted.values())
