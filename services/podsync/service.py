@@ -26,6 +26,7 @@ from services.podsync.controllers.eviction import Eviction
 from services.podsync.controllers.followers import Followers
 from services.podsync.controllers.housekeeping import Housekeeping
 from services.podsync.controllers.placement_checkpoints import PlacementCheckpoints
+from services.podsync.controllers.placement_metrics import PlacementMetrics
 from services.podsync.controllers.pod_loop import PodLoop
 from services.podsync.controllers.pod_previews import PodPreviews
 from services.podsync.controllers.pod_streams import PodStreams
@@ -117,6 +118,8 @@ class PodSyncService:
             saved=node.get(PRESSURE),
             save=partial(self.loop.workers.save_soon, self.node_checkpoint, PRESSURE),
         )
+        if placer is not None:
+            self.loop.metrics.on_verdict = PlacementMetrics(context.metrics, placer).count
         if placer is not None and placer.static_cpus:
             CpuMetrics(context.metrics, placer, self.core.placements)
         self.placement_checkpoints = PlacementCheckpoints(placer, placement_files, self.core.placements, bus.trouble)

@@ -11,6 +11,7 @@ from pathlib import Path
 from bus.messages.podsync import NodeResources
 from services.podsync.adapters.machine_topology import read_machine_topology
 from services.podsync.adapters.start_conflicts import refuse
+from services.podsync.adapters.timed_placer import TimedPlacer
 from services.podsync.core.placement import cpu_policy, memory_accounting
 from services.podsync.core.placement.cpu_policy import CpuOption, CpuSettings
 from services.podsync.core.placement.machine_topology import MachineTopology
@@ -39,7 +40,7 @@ _PREFER_CLOSEST, _MAX_NODES = "prefer-closest-numa-nodes", "max-allowable-numa-n
 
 def read_node_placer(
     config: EffectiveConfig, root: Path = Path("/"), on_conflict: Callable[[OperatorError], None] = refuse
-) -> NodePlacer | None:
+) -> TimedPlacer | None:
     """Return the placer of this machine, below `root`; None where no policy is static, and nothing is placed.
     `on_conflict` is called where the policies and the machine do not go together. Raises OperatorError also where the
     machine cannot be read."""
@@ -50,7 +51,7 @@ def read_node_placer(
     withheld = withheld_memory(config, meminfo(root / "proc").get("MemTotal", 0))
     if conflict := settings_conflict(topology, settings, withheld):
         on_conflict(conflict)
-    return NodePlacer(topology, settings)
+    return TimedPlacer(topology, settings)
 
 
 def with_placement(resources: NodeResources, placer: NodePlacer) -> NodeResources:

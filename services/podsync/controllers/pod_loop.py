@@ -62,7 +62,7 @@ class PodLoop:
             None  # UIDs without a published status; None = not all is listed yet, or every status is published
         )
         starts = PodStartMetrics(context.metrics, context.clock, context.bus, core.tracked.get)
-        self._metrics = PodMetrics(context.metrics, context.clock, starts)
+        self.metrics = PodMetrics(context.metrics, context.clock, starts)
         self.on_handled: Callable[[], None] = lambda: None  # called after each event
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at = float("inf")
@@ -72,7 +72,7 @@ class PodLoop:
             perform=self._perform,
             end_reads=calls.end_reads,
             finished=self.handle,
-            settled=self._metrics.settled,
+            settled=self.metrics.settled,
             trouble=context.bus.trouble,
             clock=context.clock,
             deadlines=context.deadlines,
@@ -98,7 +98,7 @@ class PodLoop:
         uid = uid_of(event)
         if uid:
             self._stories.add(uid, self._clock.wall(), event)
-        self._metrics.resizes.happened(event, self.core.tracked.get(uid))
+        self.metrics.resizes.happened(event, self.core.tracked.get(uid))
         try:
             instructions = self.core.handle(event, now)
         except Exception as error:
@@ -143,7 +143,7 @@ class PodLoop:
             uid = uid_of(instruction)
             self._stories.add(uid, self._clock.wall(), instruction)
             if isinstance(instruction, RecordEvent):
-                self._metrics.recorded(uid, instruction.event)
+                self.metrics.recorded(uid, instruction.event)
                 with self._pod_errors.contained(uid, "an Event"):
                     self._events.record(replace(instruction.event, time=""), cause=instruction.cause)
                 continue
@@ -153,7 +153,7 @@ class PodLoop:
                 self._pod_errors.forget(uid)
                 self._stories.forget(uid)
                 self._stories.keep_newest(self.core.tracked)
-            self._metrics.instructed(uid, instruction)
+            self.metrics.instructed(uid, instruction)
             self.workers.add(uid, instruction)
 
     async def _perform(self, call: Call) -> Event:
@@ -172,9 +172,9 @@ class PodLoop:
             host_ips=self.core.node_ips,
             resources=tracked.status.get("resources") or {},
         )
-        began = self._metrics.calling(call)
+        began = self.metrics.calling(call)
         outcome = await self._calls.perform(call, view)
-        self._metrics.called(call, tracked.saved.pod, outcome, began)
+        self.metrics.called(call, tracked.saved.pod, outcome, began)
         return outcome
 
     def _wake_earlier(self, when: float) -> None:

@@ -3,6 +3,7 @@ Gets each event, instruction and call, and changes nothing. `resize_metrics` cou
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bus.messages.event import KubeEvent
@@ -92,6 +93,7 @@ class PodMetrics:
         self._started, self._failed = metrics.counter(STARTED), metrics.counter(FAILED)
         self._rejected, self._working = metrics.counter(REJECTED), metrics.gauge(WORKING)
         self._preempted = metrics.counter(PREEMPTED)
+        self.on_verdict: Callable[[str], None] = lambda _uid: None  # called once for each pod with a verdict
         metrics.before_collecting(self._count_pods)
 
     def instructed(self, uid: str, instruction: Instruction) -> None:
@@ -109,6 +111,8 @@ class PodMetrics:
         match instruction:
             case PublishAdmitted(published=published):
                 admitted = published.admitted
+                if not pod.admitted:
+                    self.on_verdict(uid)
                 pod.state, pod.source, pod.admitted = admitted.state, admitted.source, True
                 if admitted.rejected and not pod.rejected:
                     pod.rejected = True

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from services.podsync.core.placement.attempt import Alignment, Boundary
 from services.podsync.core.placement.cpu_choice import take_by_topology
 from services.podsync.core.placement.cpu_distribution import take_across_numa
 from services.podsync.core.placement.cpu_requests import exclusive_cpus, pod_exclusive_cpus
@@ -20,6 +21,7 @@ from shared.model.objects import Object
 from shared.podspec.resources import is_sidecar
 
 _NONE: CpuSet = frozenset()
+_CONTAINER = "container"  # the scope in which CPUs are aligned
 
 
 class CpuOption(StrEnum):
@@ -113,6 +115,26 @@ class CpuPolicy:
         if self._has(CpuOption.FULL_PCPUS_ONLY) and self._topology.whole_cores(chosen) != chosen:
             raise SmtAlignmentError(requested, self._topology.cpus_per_core, len(pool))
         return chosen
+
+    def is_for(self, pod: Object, container: Object) -> bool:
+        """Return whether the container gets CPUs of its own."""
+        return self._settings.static and exclusive_cpus(pod, container) > 0
+
+    @property
+    def misalignments(self) -> tuple[Alignment, ...]:
+        """What could not be kept where a container is refused its CPUs."""
+        if not self._has(CpuOption.FULL_PCPUS_ONLY):
+            return ()
+        return (Alignment(scope=_CONTAINER, boundary=Boundary.PHYSICAL_CPU, kept=False),)
+
+    def alignments(self, cpus: CpuSet) -> tuple[Alignment, ...]:
+        """Return the boundaries that a container's own CPUs keep; none where it has none."""
+        boundaries = []
+        if cpus and self._has(CpuOption.FULL_PCPUS_ONLY):
+            boundaries.append(Boundary.PHYSICAL_CPU)
+        if len({self._topology.cpus[cpu].uncore_cache for cpu in cpus}) == 1:
+            boundaries.append(Boundary.UNCORE_CACHE)
+        return tuple(Alignment(scope=_CONTAINER, boundary=boundary) for boundary in boundaries)
 
     def _has(self, option: CpuOption) -> bool:
         return self._settings.static and option in self._settings.options

@@ -54,14 +54,14 @@ class MemoryPolicy:
     def hints(self, pod: Object, container: Object, others: Iterable[PodPlacement], own: PodPlacement) -> Hints:
         """Return the sets of NUMA nodes that have memory for the container. Where there are none, there is no hint at
         all, and `allocate` raises the error, as in the Go kubelet."""
-        if not self._is_for(pod):
+        if not self.is_for(pod):
             return {}
         reusable = _reusable_blocks(pod, container, own)
         return self._named_hints(resource_list(container, "requests"), self.machine_memory((*others, own)), reusable)
 
     def pod_hints(self, pod: Object, others: Iterable[PodPlacement]) -> Hints:
         """Return the sets of NUMA nodes that have memory for all containers of the pod."""
-        if not self._is_for(pod):
+        if not self.is_for(pod):
             return {}
         return self._named_hints(container_totals(pod, "requests"), self.machine_memory(others), ())
 
@@ -70,7 +70,7 @@ class MemoryPolicy:
     ) -> dict[str, Blocks]:
         """Return the blocks of the container, by its name, and by theirs those of earlier init containers whose memory
         it takes over. `affinity`: what the topology manager chose. Raise PlacementError."""
-        sizes = _sizes(resource_list(container, "requests")) if self._is_for(pod) else {}
+        sizes = _sizes(resource_list(container, "requests")) if self.is_for(pod) else {}
         if not sizes:
             return {}
         machine, reusable = self.machine_memory((*others, own)), _reusable_blocks(pod, container, own)
@@ -78,7 +78,8 @@ class MemoryPolicy:
         blocks = tuple(MemoryBlock(nodes=nodes, kind=kind, size=size) for kind, size in sorted(sizes.items()))
         return {**_blocks_left(pod, container, blocks, own), container["name"]: blocks}
 
-    def _is_for(self, pod: Object) -> bool:
+    def is_for(self, pod: Object) -> bool:
+        """Return whether the pod's containers get memory of NUMA nodes alone."""
         return self._settings.static and qos_class(pod) is QosClass.GUARANTEED and not has_pod_level_resources(pod)
 
     def _named_hints(self, requests: ResourceList, machine: MachineMemory, reusable: Blocks) -> Hints:

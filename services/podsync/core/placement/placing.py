@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from services.podsync.core.placement.attempt import Alignment, Attempt, Boundary, Step
 from services.podsync.core.placement.cpu_policy import CpuPolicy, CpuSettings
 from services.podsync.core.placement.hint import Hint, Hints, PlacementError
 from services.podsync.core.placement.machine_topology import CpuSet, MachineTopology
@@ -97,38 +98,68 @@ class NodePlacer:
     def place(self, pod: Object, others: Iterable[PodPlacement]) -> PodPlacement:
         """Return what the pod's init and regular containers get. Raise PlacementError, with the reason and the message
         of the pod's rejection."""
-        others = tuple(others)
+        attempt = self.attempt(pod, others)
+        if attempt.error is not None:
+            raise attempt.error
+        return attempt.placement
+
+    def attempt(self, pod: Object, others: Iterable[PodPlacement]) -> Attempt:
+        """Return what `place` returns or raises, with its steps."""
+        steps: list[Step] = []
+        aligns = self._settings.policy is not TopologyPolicy.NONE
+        try:
+            placement = self._place(pod, tuple(others), steps)
+        except PlacementError as error:
+            return Attempt(steps=tuple(steps), aligns=aligns, error=error)
+        return Attempt(steps=tuple(steps), aligns=aligns, placement=placement)
+
+    def _place(self, pod: Object, others: tuple[PodPlacement, ...], steps: list[Step]) -> PodPlacement:
+        """Return the pod's placement; the steps up to its end, or up to the error, are added to `steps`."""
         free = self.shared_pool(others)
-        own, hint = NOT_PLACED, self._hint_for_pod(pod, free, others)
+        own, hint = NOT_PLACED, self._hint_for_pod(pod, free, others, steps)
         for container in main_containers(pod):
             chosen = hint or self._merge(
                 container["name"],
+                steps,
                 self.cpus.hints(pod, container, free, own),
                 self.memory.hints(pod, container, others, own),
             )
             try:
-                own = self._give(pod, container, chosen, free, others, own)
+                own = self._give(pod, container, chosen, free, others, own, steps)
             except PlacementError as error:
                 if error.reason != _UNEXPECTED:
                     raise
                 raise PlacementError(f"Allocate failed due to {error}, which is unexpected") from error
+            if self._settings.scope is TopologyScope.CONTAINER:
+                steps.append(Step(alignments=self._node_alignment(kept=True)))
+        if self._settings.scope is TopologyScope.POD:
+            steps.append(Step(alignments=self._node_alignment(kept=True)))
         return own
 
-    def _hint_for_pod(self, pod: Object, free: CpuSet, others: tuple[PodPlacement, ...]) -> Hint | None:
+    def _hint_for_pod(
+        self, pod: Object, free: CpuSet, others: tuple[PodPlacement, ...], steps: list[Step]
+    ) -> Hint | None:
         """Return the hint that is for all containers of the pod; None when each has its own. With policy none no hints
         are asked for: their number is not bounded then."""
         if self._settings.policy is TopologyPolicy.NONE:
             return NO_AFFINITY
         if self._settings.scope is TopologyScope.CONTAINER:
             return None
-        return self._merge("", self.cpus.pod_hints(pod, free), self.memory.pod_hints(pod, others))
+        return self._merge("", steps, self.cpus.pod_hints(pod, free), self.memory.pod_hints(pod, others))
 
-    def _merge(self, name: str, *hints: Hints) -> Hint:
+    def _merge(self, name: str, steps: list[Step], *hints: Hints) -> Hint:
         settings = self._settings
         best, is_admitted = merge(settings.policy, self._topology, hints, prefer_closest=settings.prefer_closest)
         if not is_admitted:
+            steps.append(Step(is_refused=True, alignments=self._node_alignment(kept=False)))
             raise TopologyAffinityError(describe_refusal(settings.policy, name, hints))
         return best
+
+    def _node_alignment(self, *, kept: bool) -> tuple[Alignment, ...]:
+        """Return the one alignment that single-numa-node guarantees; no other policy guarantees one."""
+        if self._settings.policy is not TopologyPolicy.SINGLE_NUMA_NODE:
+            return ()
+        return (Alignment(scope=self._settings.scope, boundary=Boundary.NUMA_NODE, kept=kept),)
 
     def _give(
         self,
@@ -138,10 +169,22 @@ class NodePlacer:
         free: CpuSet,
         others: tuple[PodPlacement, ...],
         own: PodPlacement,
+        steps: list[Step],
     ) -> PodPlacement:
         """Return `own` with what the container gets, and without the memory that it takes over of init containers."""
-        cpus = self.cpus.allocate(pod, container, hint.nodes, free, own)
-        memory = self.memory.allocate(pod, container, hint, others, own)
+        requests_cpus, requests_memory = self.cpus.is_for(pod, container), self.memory.is_for(pod)
+        try:
+            cpus = self.cpus.allocate(pod, container, hint.nodes, free, own)
+        except PlacementError:
+            steps.append(Step(cpus_requested=requests_cpus, is_refused=True, alignments=self.cpus.misalignments))
+            raise
+        steps.append(Step(cpus_requested=requests_cpus, alignments=self.cpus.alignments(cpus)))
+        try:
+            memory = self.memory.allocate(pod, container, hint, others, own)
+        except PlacementError:
+            steps.append(Step(memory_requested=requests_memory, is_refused=True))
+            raise
+        steps.append(Step(memory_requested=requests_memory))
         if not cpus and not memory:
             return own
         given = ContainerPlacement(cpus=cpus, memory=memory.get(container["name"], ()), affinity=hint.nodes)
