@@ -18,12 +18,12 @@ from bench.agents import Bulkhead, GoKubelet, go_version
 from bench.errors import BenchError
 from bench.site import Site
 from bench.watch import ready
-from services.podsync.adapters.machine_topology import read_machine_topology
 from services.podsync.adapters.placement_files import PlacementFiles
 from services.podsync.core.checkpoints.cpu_state import CpuState, read_cpu_state, write_cpu_state
 from services.podsync.core.checkpoints.start_checks import cpu_conflict, start_error
 from services.podsync.core.checkpoints.takeover import cpu_state_of, placements_of
 from shared.errors import OperatorError
+from shared.host.machine_topology import read_machine_topology
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.support.agents.behaviour import container, pod_of

@@ -9,10 +9,10 @@ from typing import Any
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.terminal.output import dump
 from services.cli.terminal.table import size, table, terminal_width
-from services.podsync.adapters.machine_topology import read_machine_topology
-from services.podsync.core.placement.machine_topology import CpuSet, MachineTopology
 from shared.errors import OperatorError
+from shared.host.machine_topology import read_machine_topology
 from shared.model.cpu_list import parse_cpus, write_cpus
+from shared.model.machine_topology import CpuSet, MachineTopology
 
 Write = Callable[[str], None]
 _RESOURCES, _ADMITTED = "node.resources", "pods.admitted"

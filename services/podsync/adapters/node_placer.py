@@ -9,12 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from bus.messages.podsync import NodeResources
-from services.podsync.adapters.machine_topology import read_machine_topology
 from services.podsync.adapters.start_conflicts import refuse
 from services.podsync.adapters.timed_placer import TimedPlacer
 from services.podsync.core.placement import cpu_policy, memory_accounting
 from services.podsync.core.placement.cpu_policy import CpuOption, CpuSettings
-from services.podsync.core.placement.machine_topology import MachineTopology
 from services.podsync.core.placement.memory_accounting import MEMORY, MemorySettings
 from services.podsync.core.placement.merging import DEFAULT_MAX_NODES, TopologyPolicy
 from services.podsync.core.placement.placing import (
@@ -30,8 +28,10 @@ from shared.config.rules_data import truth
 from shared.config.rules_placement import numa_limit
 from shared.errors import OperatorError
 from shared.host.machine import meminfo
+from shared.host.machine_topology import read_machine_topology
 from shared.model.cpu_list import parse_cpus, write_cpus
 from shared.model.eviction import threshold_amount
+from shared.model.machine_topology import MachineTopology
 from shared.model.quantity import ZERO, Quantity, parse_quantity
 from shared.podspec.resources import parse_resources
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from services.podsync.core.placement.attempt import Attempt
-from services.podsync.core.placement.machine_topology import MachineTopology
 from services.podsync.core.placement.placing import NodePlacer, PlacementSettings
 from services.podsync.core.placement.pod_placement import PodPlacement
+from shared.model.machine_topology import MachineTopology
 from shared.model.objects import Object, uid
 
 MAX_ATTEMPTS = 1000  # that are kept; those of what-if are never taken

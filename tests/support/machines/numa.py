@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from services.podsync.core.placement.machine_topology import Cpu, MachineTopology, NumaNode
 from shared.model.cpu_list import write_cpus
+from shared.model.machine_topology import Cpu, MachineTopology, NumaNode
 
 GIB = 2**30
 _PAGES = {"hugepages-2Mi": 2048, "hugepages-1Gi": 1048576}  # KiB

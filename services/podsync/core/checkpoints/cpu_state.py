@@ -18,8 +18,8 @@ from services.podsync.core.checkpoints.checksums import (
 )
 from services.podsync.core.checkpoints.embedded_data import embedded_data
 from services.podsync.core.checkpoints.go_types import Field, GoMap, GoNumber, GoStruct, GoText, GoType, GoValueError
-from services.podsync.core.placement.machine_topology import CpuSet
 from shared.model.cpu_list import parse_cpus, write_cpus
+from shared.model.machine_topology import CpuSet
 
 FILE_NAME = "cpu_manager_state"
 

@@ -12,9 +12,9 @@ from services.podsync.core.checkpoints.checksums import CheckpointError
 from services.podsync.core.checkpoints.cpu_state import CpuState
 from services.podsync.core.checkpoints.memory_state import MemoryState
 from services.podsync.core.placement.machine_memory import MachineMemory
-from services.podsync.core.placement.machine_topology import CpuSet
 from shared.errors import OperatorError
 from shared.model.cpu_list import write_cpus
+from shared.model.machine_topology import CpuSet
 
 _GATE = "pods that hold resources as a whole need feature gate PodLevelResourceManagers, which this agent has not"
 

@@ -10,8 +10,8 @@ from typing import TypeVar
 from services.podsync.core.checkpoints.cpu_state import CpuState
 from services.podsync.core.checkpoints.memory_state import MemoryState
 from services.podsync.core.placement.machine_memory import MachineMemory
-from services.podsync.core.placement.machine_topology import CpuSet
 from services.podsync.core.placement.pod_placement import ContainerPlacement, PodPlacement
+from shared.model.machine_topology import CpuSet
 
 Placements = Mapping[str, PodPlacement]  # by pod UID
 _Given = TypeVar("_Given")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from services.podsync.core.placement.hint import PlacementError
-from services.podsync.core.placement.machine_topology import Cpu, CpuSet, MachineTopology
+from shared.model.machine_topology import Cpu, CpuSet, MachineTopology
 
 _Key = Callable[[Cpu], int]  # the id of the group that a CPU belongs to
 _NONE: CpuSet = frozenset()

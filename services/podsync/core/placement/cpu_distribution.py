@@ -6,7 +6,7 @@ from itertools import combinations, repeat
 from math import floor, sqrt
 
 from services.podsync.core.placement.cpu_choice import NotEnoughCpusError, node_order, take_by_topology
-from services.podsync.core.placement.machine_topology import CpuSet, MachineTopology
+from shared.model.machine_topology import CpuSet, MachineTopology
 
 _Free = Mapping[int, int]  # available CPUs by NUMA node
 

@@ -14,9 +14,9 @@ from services.podsync.core.placement.cpu_choice import take_by_topology
 from services.podsync.core.placement.cpu_distribution import take_across_numa
 from services.podsync.core.placement.cpu_requests import exclusive_cpus, pod_exclusive_cpus
 from services.podsync.core.placement.hint import Hint, Hints, NodeSet, PlacementError, node_sets
-from services.podsync.core.placement.machine_topology import CpuSet, MachineTopology
 from services.podsync.core.placement.pod_placement import PodPlacement
 from shared.model.cpu_list import write_cpus
+from shared.model.machine_topology import CpuSet, MachineTopology
 from shared.model.objects import Object
 from shared.podspec.resources import is_sidecar
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from services.podsync.core.placement.machine_memory import MachineMemory, MemoryTable, NodeMemory
-from services.podsync.core.placement.machine_topology import MachineTopology, NumaNode
 from services.podsync.core.placement.pod_placement import MemoryBlock, PodPlacement
+from shared.model.machine_topology import MachineTopology, NumaNode
 from shared.model.quantity import Quantity
 
 MEMORY = "memory"

@@ -10,7 +10,6 @@ from operator import itemgetter
 
 from services.podsync.core.placement.hint import Hint, Hints, NodeSet, PlacementError, bit_mask, node_sets
 from services.podsync.core.placement.machine_memory import MachineMemory, MemoryTable
-from services.podsync.core.placement.machine_topology import MachineTopology
 from services.podsync.core.placement.memory_accounting import (
     MEMORY,
     MemorySettings,
@@ -18,6 +17,7 @@ from services.podsync.core.placement.memory_accounting import (
     machine_memory,
 )
 from services.podsync.core.placement.pod_placement import MemoryBlock, PodPlacement
+from shared.model.machine_topology import MachineTopology
 from shared.model.objects import Object
 from shared.model.quantity import NANO
 from shared.podspec.qos import QosClass, qos_class

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from services.podsync.core.placement.hint import ANY_NODE, Hint, Hints, NodeSet, bit_mask
-from services.podsync.core.placement.machine_topology import MachineTopology
+from shared.model.machine_topology import MachineTopology
 
 DEFAULT_MAX_NODES = 8  # NUMA nodes, without max-allowable-numa-nodes
 MAX_NODES = 16  # NUMA nodes, whatever max-allowable-numa-nodes says: each provider names up to 2^nodes sets of nodes

@@ -11,7 +11,6 @@ from enum import StrEnum
 from services.podsync.core.placement.attempt import Alignment, Attempt, Boundary, Step
 from services.podsync.core.placement.cpu_policy import CpuPolicy, CpuSettings
 from services.podsync.core.placement.hint import Hint, Hints, PlacementError
-from services.podsync.core.placement.machine_topology import CpuSet, MachineTopology
 from services.podsync.core.placement.memory_accounting import MemorySettings
 from services.podsync.core.placement.memory_policy import MemoryPolicy
 from services.podsync.core.placement.merging import (
@@ -24,6 +23,7 @@ from services.podsync.core.placement.merging import (
 )
 from services.podsync.core.placement.pod_placement import NOT_PLACED, ContainerPlacement, PodPlacement
 from services.podsync.core.placement.refusal import describe_refusal
+from shared.model.machine_topology import CpuSet, MachineTopology
 from shared.model.objects import Object
 from shared.podspec.resources import main_containers
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from services.podsync.core.placement.hint import NodeSet
-from services.podsync.core.placement.machine_topology import CpuSet
 from shared.model.cpu_list import write_cpus
+from shared.model.machine_topology import CpuSet
 
 
 @dataclass(frozen=True, kw_only=True)

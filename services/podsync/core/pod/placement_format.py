@@ -6,9 +6,9 @@
 from typing import Any
 
 from services.podsync.core.placement.hint import NodeSet
-from services.podsync.core.placement.machine_topology import CpuSet
 from services.podsync.core.placement.pod_placement import ContainerPlacement, MemoryBlock, PodPlacement
 from shared.model.cpu_list import parse_cpus, write_cpus
+from shared.model.machine_topology import CpuSet
 from shared.podspec.support import MAX_CONTAINERS
 
 MAX_NODES = 1024  # NUMA nodes, as many as Linux has at most

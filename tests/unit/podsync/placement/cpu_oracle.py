@@ -8,7 +8,7 @@ It holds on machines whose groups of one level are of one size.
 from collections.abc import Callable, Iterable
 from itertools import combinations
 
-from services.podsync.core.placement.machine_topology import CpuSet, MachineTopology
+from shared.model.machine_topology import CpuSet, MachineTopology
 
 _Place = Callable[[int], int]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.podsync.core.placement.machine_topology import Cpu, MachineTopology, NumaNode
+from shared.model.machine_topology import Cpu, MachineTopology, NumaNode
 
 Json = dict[str, Any]
 GIB = 1 << 30

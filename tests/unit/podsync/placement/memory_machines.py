@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from services.podsync.core.placement.machine_topology import MachineTopology, NumaNode
 from services.podsync.core.placement.memory_accounting import MemorySettings
 from services.podsync.core.placement.memory_policy import MemoryPolicy
 from services.podsync.core.placement.pod_placement import ContainerPlacement, MemoryBlock, PodPlacement
+from shared.model.machine_topology import MachineTopology, NumaNode
 
 Json = dict[str, Any]
 PAGES = "hugepages-2Mi"

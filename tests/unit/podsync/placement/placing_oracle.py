@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Any
 
 from services.podsync.core.placement.hint import Hint, Hints
-from services.podsync.core.placement.machine_topology import CpuSet, MachineTopology
+from shared.model.machine_topology import CpuSet, MachineTopology
 from tests.unit.podsync.placement.cpu_oracle import best_cpus
 from tests.unit.podsync.placement.machines import GIB
 from tests.unit.podsync.placement.memory_oracle import Mask, MemoryOracle, RefusedError, ended_before

@@ -12,12 +12,12 @@ from typing import Any
 
 from services.podsync.core.placement.cpu_policy import CpuOption, CpuSettings
 from services.podsync.core.placement.hint import PlacementError
-from services.podsync.core.placement.machine_topology import CpuSet, MachineTopology
 from services.podsync.core.placement.memory_accounting import MemorySettings
 from services.podsync.core.placement.merging import TopologyPolicy
 from services.podsync.core.placement.placing import NodePlacer, PlacementSettings, TopologyScope, TopologySettings
 from services.podsync.core.placement.pod_placement import ContainerPlacement, PodPlacement
 from services.podsync.core.pod.placement_format import plain_placement, read_placement
+from shared.model.machine_topology import CpuSet, MachineTopology
 from tests.unit.podsync.placement.machines import GIB, a_container, a_pod
 
 Json = dict[str, Any]

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from services.podsync.core.placement.cpu_choice import NotEnoughCpusError, take_by_topology
-from services.podsync.core.placement.machine_topology import CpuSet, MachineTopology
 from shared.model.cpu_list import parse_cpus
+from shared.model.machine_topology import CpuSet, MachineTopology
 from tests.unit.podsync.placement.cpu_oracle import best_cpus
 from tests.unit.podsync.placement.machines import MACHINES, a_machine
 

@@ -9,7 +9,7 @@ import pytest
 
 from services.podsync.core.placement.cpu_choice import NotEnoughCpusError
 from services.podsync.core.placement.cpu_distribution import take_across_numa
-from services.podsync.core.placement.machine_topology import MachineTopology
+from shared.model.machine_topology import MachineTopology
 from tests.unit.podsync.placement.machines import a_machine
 from tests.unit.podsync.placement.test_cpu_choice import cpus
 

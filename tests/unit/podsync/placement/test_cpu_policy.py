@@ -15,9 +15,9 @@ from services.podsync.core.placement.cpu_policy import (
     settings_error,
 )
 from services.podsync.core.placement.hint import PlacementError
-from services.podsync.core.placement.machine_topology import CpuSet, MachineTopology
 from services.podsync.core.placement.pod_placement import NOT_PLACED, ContainerPlacement, PodPlacement
 from shared.model.cpu_list import write_cpus
+from shared.model.machine_topology import CpuSet, MachineTopology
 from tests.unit.podsync.placement.machines import MACHINES, a_container, a_machine, a_pod
 from tests.unit.podsync.placement.test_cpu_choice import cpus, draw_available
 

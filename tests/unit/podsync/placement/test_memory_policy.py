@@ -6,11 +6,11 @@ import pytest
 
 from services.podsync.core.placement.hint import ANY_NODE, Hint, PlacementError
 from services.podsync.core.placement.machine_memory import MemoryTable, NodeMemory
-from services.podsync.core.placement.machine_topology import MachineTopology
 from services.podsync.core.placement.memory_accounting import MemorySettings, settings_error
 from services.podsync.core.placement.memory_policy import MemoryPolicy
 from services.podsync.core.placement.merging import NO_AFFINITY
 from services.podsync.core.placement.pod_placement import NOT_PLACED, MemoryBlock, PodPlacement
+from shared.model.machine_topology import MachineTopology
 from tests.unit.podsync.placement.memory_machines import (
     PAGES,
     block,

@@ -6,8 +6,8 @@ from itertools import combinations
 import pytest
 
 from services.podsync.core.placement.hint import ANY_NODE, Hint, Hints
-from services.podsync.core.placement.machine_topology import MachineTopology, NumaNode
 from services.podsync.core.placement.merging import MAX_NODES, TopologyPolicy, merge, node_limit_error
+from shared.model.machine_topology import MachineTopology, NumaNode
 from tests.unit.examples import examples
 from tests.unit.podsync.placement.merging_oracle import Distances, expected_merge
 

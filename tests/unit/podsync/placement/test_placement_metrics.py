@@ -12,7 +12,6 @@ from services.podsync.controllers import placement_metrics
 from services.podsync.controllers.placement_metrics import PlacementMetrics
 from services.podsync.core.placement.cpu_policy import CpuOption, CpuSettings
 from services.podsync.core.placement.hint import PlacementError
-from services.podsync.core.placement.machine_topology import MachineTopology
 from services.podsync.core.placement.memory_accounting import MemorySettings
 from services.podsync.core.placement.merging import TopologyPolicy
 from services.podsync.core.placement.placing import PlacementSettings, TopologyScope, TopologySettings
@@ -20,6 +19,7 @@ from services.podsync.core.placement.pod_placement import ContainerPlacement, Po
 from shared.metrics.family import Kind
 from shared.metrics.registry import Registry
 from shared.model.cpu_list import parse_cpus
+from shared.model.machine_topology import MachineTopology
 from tests.support.machines.numa import NumaMachine
 from tests.unit.podsync.placement.machines import GIB, a_container, a_machine, a_pod
 

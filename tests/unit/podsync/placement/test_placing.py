@@ -7,7 +7,6 @@ import pytest
 
 from services.podsync.core.placement.cpu_policy import CpuOption, CpuSettings
 from services.podsync.core.placement.hint import Hint, PlacementError
-from services.podsync.core.placement.machine_topology import MachineTopology
 from services.podsync.core.placement.memory_accounting import MemorySettings
 from services.podsync.core.placement.merging import TopologyPolicy
 from services.podsync.core.placement.placing import (
@@ -20,6 +19,7 @@ from services.podsync.core.placement.placing import (
 from services.podsync.core.placement.pod_placement import NOT_PLACED, ContainerPlacement, PodPlacement
 from services.podsync.core.placement.refusal import describe_refusal
 from shared.model.cpu_list import parse_cpus, write_cpus
+from shared.model.machine_topology import MachineTopology
 from tests.unit.podsync.placement.machines import GIB, a_container, a_machine, a_pod
 
 _TWO_NODES = a_machine(2, 2, 8, 1)  # CPUs 0-3 and 4-7

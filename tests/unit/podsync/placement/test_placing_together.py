@@ -8,11 +8,11 @@ import pytest
 
 from services.podsync.core.placement.cpu_policy import CpuSettings
 from services.podsync.core.placement.hint import PlacementError
-from services.podsync.core.placement.machine_topology import MachineTopology
 from services.podsync.core.placement.memory_accounting import MemorySettings
 from services.podsync.core.placement.merging import TopologyPolicy
 from services.podsync.core.placement.placing import NodePlacer, PlacementSettings, TopologyScope, TopologySettings
 from services.podsync.core.placement.pod_placement import PodPlacement
+from shared.model.machine_topology import MachineTopology
 from tests.unit.examples import examples
 from tests.unit.podsync.placement.machines import GIB, a_container, a_machine, a_pod
 from tests.unit.podsync.placement.placing_oracle import Given, NodeOracle, RejectedError

@@ -10,13 +10,13 @@ from services.podsync.core.admission.node_view import MachineFacts, node_view
 from services.podsync.core.admission.resize_verdict import decide_resize
 from services.podsync.core.admission.taken import taken_by
 from services.podsync.core.placement.cpu_policy import CpuOption, CpuSettings
-from services.podsync.core.placement.machine_topology import Cpu, MachineTopology, NumaNode
 from services.podsync.core.placement.memory_accounting import MemorySettings
 from services.podsync.core.placement.merging import TopologyPolicy
 from services.podsync.core.placement.placing import NodePlacer, PlacementSettings, TopologySettings
 from services.podsync.core.placement.pod_placement import ContainerPlacement, PodPlacement
 from services.podsync.core.pod.events import PodDesired, PodEvicted
 from shared.model.cpu_list import parse_cpus
+from shared.model.machine_topology import Cpu, MachineTopology, NumaNode
 from shared.model.runtime import ContainerState
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.podsync.core.placement.machine_topology import Cpu, CpuSet, MachineTopology, NumaNode
 from shared.errors import OperatorError
 from shared.host.machine import meminfo
 from shared.model.cpu_list import parse_cpus
+from shared.model.machine_topology import Cpu, CpuSet, MachineTopology, NumaNode
 from shared.model.quantity import Quantity
 from shared.podspec.resources import HUGEPAGES
 

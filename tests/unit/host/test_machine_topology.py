@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from services.podsync.adapters import machine_topology
-from services.podsync.adapters.machine_topology import read_machine_topology
-from services.podsync.core.placement.machine_topology import Cpu, MachineTopology, NumaNode
 from shared.errors import OperatorError
+from shared.host import machine_topology
+from shared.host.machine_topology import read_machine_topology
+from shared.model.machine_topology import Cpu, MachineTopology, NumaNode
 from tests.support.machines.numa import GIB, MACHINES, NumaMachine, put
 
 CPUS, NODES = Path("sys/devices/system/cpu"), Path("sys/devices/system/node")
