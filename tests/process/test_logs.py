@@ -21,7 +21,7 @@ from tests.support.waits.stopped import wait_stopped
 
 # argv: directory, format, what to do
 PROGRAM = """
-import asyncio, logging, os, resource, sys, time
+import asyncio, logging, os, resource, signal, sys, time
 from shared.config.effective import EffectiveConfig
 from shared.log.klog import structured
 from services.frame.log_configuration import configure_log
@@ -60,6 +60,7 @@ if order == "long":
         except ValueError:
             log.exception("failed")
         log.info("short")
+    signal.pause()  # at its end a process waits 0.1 s for a reader that takes nothing
 if order == "full":
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
@@ -171,7 +172,12 @@ def test_long_records_of_two_processes_do_not_mix(
         processes.append(start(tmp_path / name, "long", writer, form))
     os.close(writer)
     found: list[bytes] = []
-    read_on(reader, found).join(WAIT_SECONDS)
+    thread = read_on(reader, found)
+    last = b'"msg":"short"' if form == "json" else b"] short\n"
+    eventually(lambda: b"".join(found).count(last) == 2 * 20, "all records of both processes")
+    for process in processes:
+        process.kill()
+    thread.join(WAIT_SECONDS)
     os.close(reader)
     lines = b"".join(found).decode().splitlines()
     if form == "json":
