@@ -58,7 +58,7 @@ def _lengthen_limit(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is imported and collected lives to the end: the collector need not look at it again and again."""
+    """Collect tests without the garbage collector: what is imported and collected lives to the end."""
     gc.disable()
     try:
         return (yield)

@@ -1,11 +1,11 @@
-"""Messages about device plugins, of which volume is the owner."""
+"""Has the messages about device plugins, of which volume is the owner."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """One device of a resource, as its plugin lists it."""
+    """Has one device of a resource, as its plugin lists it."""
 
     id: str  # the plugin's name of it, unique within the resource
     healthy: bool  # as the plugin reports it; false of every device while the plugin is not connected
@@ -44,7 +44,7 @@ class GetPreferredAllocation:
 class PreferredAllocation:
     """Answer to GetPreferredAllocation."""
 
-    devices: tuple[str, ...] = ()  # those of `available` that the plugin prefers; empty = it prefers none
+    devices: tuple[str, ...] = ()  # those of `available` that it prefers, perhaps not `size` of them; empty = none
     error: str = ""  # one line: why the plugin could not be asked
 
 
@@ -58,7 +58,7 @@ class AllocateDevices:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceMount:
-    """A mount that the container of a device needs."""
+    """Has a mount that the container of a device needs."""
 
     container_path: str  # where the container sees it
     host_path: str  # what is mounted
@@ -67,7 +67,7 @@ class DeviceMount:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceNode:
-    """A device file that the container of a device needs."""
+    """Has a device file that the container of a device needs."""
 
     container_path: str  # where the container sees it
     host_path: str  # the device file of the machine
@@ -76,7 +76,7 @@ class DeviceNode:
 
 @dataclass(frozen=True, kw_only=True)
 class AllocatedDevices:
-    """Answer to AllocateDevices: what the container needs for its devices, of at most 64 KiB."""
+    """Answer to AllocateDevices: the container needs this for its devices. It has at most 64 KiB."""
 
     envs: dict[str, str] = field(default_factory=dict)  # environment variables
     mounts: tuple[DeviceMount, ...] = ()  # in the order of the plugin

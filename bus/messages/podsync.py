@@ -17,7 +17,7 @@ class PodState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class NumaMemory:
-    """Memory of NUMA nodes, which these hold together."""
+    """Has an amount of memory that these NUMA nodes hold together."""
 
     nodes: tuple[int, ...]  # ids of NUMA nodes, in ascending order
     kind: str  # `memory`, or `hugepages-<size>`

@@ -20,7 +20,7 @@ _MAX_CPUS = 8192  # of which the layout is read
 
 @dataclass(frozen=True)
 class CpuLayout:
-    """What was read of the online CPUs; empty, 0 or None = could not be read, and is not checked."""
+    """Has what was read of the online CPUs; empty, 0 or None = could not be read, and is not checked."""
 
     cores: frozenset[frozenset[int]] = frozenset()  # the CPUs of each core
     sockets: int = 0

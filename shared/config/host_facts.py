@@ -27,7 +27,7 @@ _WITHOUT_CONTROLLERS = ("systemd", "unified")
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What was read; an empty set or 0 = could not be read, and is not checked. `cpu_layout` reads when called."""
+    """Has what was read; an empty set or 0 = could not be read, and is not checked. `cpu_layout` reads when called."""
 
     cgroup_v1: bool = False
     swap_on: bool = False

@@ -1,5 +1,5 @@
-"""One connection to a plugin's Unix socket in the event loop: unary calls, and a stream of which the newest message
-counts.
+"""Makes a connection to a plugin's Unix socket in the event loop: for unary calls, and for a stream of which the newest
+message counts.
 
 Errors are those of `connection`, in Go's words.
 """
@@ -84,6 +84,8 @@ class NewestMessage:
             self._error = PluginCallError("Unavailable", "the plugin has ended the stream")
         except grpc.RpcError as error:
             self._error = call_error(error)
+        except Exception as error:
+            self._error = PluginCallError("Internal", f"unexpected {type(error).__name__}")
         finally:
             self.ended.set()
             self._news.set()
@@ -91,7 +93,7 @@ class NewestMessage:
 
 @asynccontextmanager
 async def connected_async(socket: str) -> AsyncIterator[AsyncPluginConnection]:
-    """A connection to the plugin at the absolute path of its socket; opened by the first call."""
+    """Yield a connection to the plugin at the absolute path of its socket, which the first call opens."""
     channel = grpc.aio.insecure_channel(f"unix:{socket}", options=CHANNEL_OPTIONS)
     try:
         yield AsyncPluginConnection(channel)

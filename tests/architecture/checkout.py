@@ -50,7 +50,7 @@ def tree_of(name: str) -> ast.Module:
 
 @cache
 def nodes_of(name: str) -> tuple[ast.AST, ...]:
-    """All nodes of the file's syntax tree, in the order of `ast.walk`."""
+    """Return all nodes of the file's syntax tree, in the order of `ast.walk`."""
     found: list[ast.AST] = [tree_of(name)]
     for node in found:  # which grows
         for value in map(vars(node).get, node._fields):

@@ -49,8 +49,8 @@ def guaranteed_pod(name: str, cpus: int) -> Object:
 
 
 class Pinned:
-    """A node of the Go kubelet with the static policy, and a pod that has a CPU of its own. `bulkhead` shares the Go
-    kubelet's home."""
+    """Has a node of the Go kubelet with the static policy, and a pod that has a CPU of its own. `bulkhead` shares the
+    Go kubelet's home."""
 
     def __init__(self, site: Site, go: GoKubelet, bulkhead: Bulkhead) -> None:
         self.site, self.go, self.bulkhead = site, go, bulkhead

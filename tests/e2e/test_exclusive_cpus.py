@@ -13,6 +13,7 @@ from shared.model.cpu_list import parse_cpus, write_cpus
 from shared.model.objects import Object
 from shared.model.runtime import Container
 from tests.support.agents.world import World, busybox_pod
+from tests.support.installed.lacking import lack
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio, pytest.mark.timeout(300)]
 
@@ -28,18 +29,19 @@ def asking(name: str, resources: Object) -> Object:
 
 
 def cpus_of(container: Container) -> frozenset[int]:
-    """The CPUs on which the kernel lets the container's first process run."""
+    """Return the CPUs on which the kernel lets the container's first process run."""
     return frozenset(os.sched_getaffinity(container.pid))
 
 
 async def cpus_inside(world: World, container: Container) -> str:
-    """The same, as a process that is started in the container now sees it."""
+    """Return the CPUs on which a process that is started in the container now may run."""
     answer = await world.runtime.exec_sync(container.id, ["grep", "Cpus_allowed_list", "/proc/self/status"], timeout=10)
     return answer.stdout.decode().split()[-1]
 
 
-@pytest.mark.skipif(len(ONLINE) < 2, reason="one CPU is reserved, and one is given away")
 async def test_no_container_runs_on_the_cpu_of_another_before_during_and_after_kills_of_podsync() -> None:
+    if len(ONLINE) < 2:
+        lack("one CPU, and a CPU of its own for a container takes two")
     async with World(config=STATIC) as world:
         world.put_manifest("shared", asking("shared", {"requests": {"cpu": "100m"}}))
         shared = (await world.wait_running("shared")).containers[0]

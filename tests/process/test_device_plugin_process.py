@@ -26,7 +26,7 @@ async def plugins(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Plugins]:
 
 @contextmanager
 def plugin_process(plugins: Plugins) -> Iterator["subprocess.Popen[bytes]"]:
-    """A plugin that registers whenever the socket of the agent is replaced, and serves there."""
+    """Yield a plugin that registers whenever the socket of the agent is replaced, and serves there."""
     command = [sys.executable, "-m", "tests.programs.device_plugin", str(plugins.directory), GPU, "--ids", "a,b"]
     process = subprocess.Popen(command, cwd=CHECKOUT)
     try:

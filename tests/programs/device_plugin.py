@@ -29,12 +29,13 @@ Devices = Mapping[str, tuple[str, tuple[int, ...]]]  # id -> health, NUMA nodes
 
 
 def devices_of(*ids: str, health: str = "Healthy", nodes: tuple[int, ...] = ()) -> dict[str, Any]:
-    """Devices with these ids, all in the same state."""
+    """Return devices with these ids, all in the same state."""
     return dict.fromkeys(ids, (health, nodes))
 
 
 class DevicePlugin:
-    """`directory`: device-plugins of the agent; `state`: where devices, faults and the log of calls are.
+    """Serves a resource. `directory`: device-plugins of the agent; `state`: where devices, faults and the log of calls
+    are.
 
     A fault of a method: "hang" (until the plugin ends), "die" (before it answers), "slow" (half a second), "lie" (an
     answer that does not fit), "garbage" (no message), "empty", "answers twice", or the name of a gRPC code. Those of
@@ -73,7 +74,7 @@ class DevicePlugin:
         _write(self.state / "faults.json", {**_read(self.state / "faults.json"), method: what})
 
     def calls(self, method: str) -> list[list[str]]:
-        """The ids of each call of the method by all processes."""
+        """Return the ids of each call of the method by all processes."""
         path = self.state / "calls"
         lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         return [ids for name, ids in lines if name == method]
@@ -187,7 +188,7 @@ class DevicePlugin:
         yield api.ListAndWatchResponse(devices=listed)
 
     def _GetPreferredAllocation(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802
-        """The highest ids are preferred."""
+        """Return the highest ids, which this plugin prefers."""
         [wanted] = request.container_requests
         must = list(wanted.must_include_deviceIDs)
         more = sorted(set(wanted.available_deviceIDs) - set(must), reverse=True)
@@ -274,19 +275,9 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("resource")
     parser.add_argument("--ids", default="", help="ids of its devices, separated by commas")
-    parser.add_argument("--socket", default="plugin.sock")
-    parser.add_argument("--pre-start", action="store_true")
-    parser.add_argument("--preferred", action="store_true")
     arguments = parser.parse_args()
     devices = devices_of(*filter(None, arguments.ids.split(",")))
-    plugin = DevicePlugin(
-        arguments.directory,
-        arguments.resource,
-        devices,
-        socket=arguments.socket,
-        pre_start=arguments.pre_start,
-        preferred=arguments.preferred,
-    )
+    plugin = DevicePlugin(arguments.directory, arguments.resource, devices)
     plugin.run()
 
 

@@ -18,7 +18,8 @@ _State = TypeVar("_State")
 
 
 class PlacementFiles:
-    """The two files. Each is written only where its content changed since it was last read or written here."""
+    """Reads and writes the two files. Each is written only where its content changed since it was last read or
+    written."""
 
     def __init__(self, root_dir: Path) -> None:
         self.cpu_path = root_dir / cpu_state.FILE_NAME

@@ -18,7 +18,7 @@ _TROUBLE = "changed machine"
 
 
 def refuse(conflict: OperatorError) -> None:
-    """Do not start."""
+    """Keep the process from starting."""
     raise conflict
 
 
@@ -27,7 +27,7 @@ class StartConflicts:
     known. A reload of the configuration begins a new one."""
 
     def __init__(self, checkpoint: Checkpoint, last: dict[str, Any], generation: str) -> None:
-        """`last`: the record of the process before, {} = none."""
+        """Compare with `last`, the record of the process before; {} = none."""
         self._checkpoint, self._generation = checkpoint, generation
         self._is_checked = bool(generation) and last.get("generation") == generation
         self._found: list[str] = []

@@ -29,7 +29,7 @@ class TimedPlacer(NodePlacer):
         self._attempts: dict[str, TimedAttempt] = {}
 
     def attempt(self, pod: Object, others: Iterable[PodPlacement]) -> Attempt:
-        """Return what happens when the pod is placed, and keep it."""
+        """Place the pod, keep how that went and how long it took, and return it."""
         began = time.monotonic()
         attempt = super().attempt(pod, others)
         self._attempts.pop(uid(pod), None)

@@ -2,26 +2,27 @@
 
 `machine` is the one gate; `node_state` takes events in; `outcomes` takes the results of calls in; `story` writes lines
 for `bulkhead explain`. A `TrackedPod` is frozen: a decision returns another one, alone or in a `Step`; `machine`,
-`node_state`, `admitting` and `resizes` put it into `TrackedPods`. Everything else is in rooms, and imports other rooms
-only as this table allows:
+`node_state`, `container_cpus`, `admitting` and `resizes` put it into `TrackedPods`. Everything else is in rooms, and
+imports other rooms only as this table allows:
 
-    room       decides                                      imports
-    machine    the decision after each event, the calls   node_state outcomes saving admission placement pod status sync
-    saving     what is saved and published after it         pod status
-    node_state which pods an event touches, who ends        outcomes admission pod
-    outcomes   what the result of a call changes            images pod sync
-    story      which events and instructions are shown      pod
-    preview    what would become of a pod, for what-if      admission cgroups cri images node
-    status     the API status of a pod                      pod sync
-    sync       the next call for a pod                      images pod placement
-    cri        the CRI messages for a pod                   admission cgroups node pod placement
-    images     image calls, credentials, image access       pod
-    admission  admitted or rejected, and who is preempted   pod placement
-    cgroups    names and values of cgroups                  node placement
-    checkpoints  the files of the Go kubelet's managers     placement
-    log_rotation  rotation and removal of log files         nothing
-    pod        state, lifecycle, events, instructions       placement
-    node       facts and resources of the node              placement
-    eviction   thresholds, pressure, which pod is evicted   nothing
-    placement  which CPUs and memory a container gets       nothing
+    room           decides                                      imports
+    machine        decisions, calls  container_cpus node_state outcomes saving admission placement pod status sync
+    container_cpus the cpusets of the containers of all pods    admission placement pod sync
+    saving         what is saved and published after it         pod status
+    node_state     which pods an event touches, who ends        outcomes admission pod sync
+    outcomes       what the result of a call changes            images pod sync
+    story          which events and instructions are shown      pod
+    preview        what would become of a pod, for what-if      admission cgroups cri images node
+    status         the API status of a pod                      pod sync
+    sync           the next call for a pod                      images pod placement
+    cri            the CRI messages for a pod                   admission cgroups node pod placement
+    images         image calls, credentials, image access       pod
+    admission      admitted or rejected, and who is preempted   pod placement
+    cgroups        names and values of cgroups                  node placement
+    checkpoints    the files of the Go kubelet's managers       placement
+    log_rotation   rotation and removal of log files            nothing
+    pod            state, lifecycle, events, instructions       placement
+    node           facts and resources of the node              placement
+    eviction       thresholds, pressure, which pod is evicted   nothing
+    placement      which CPUs and memory a container gets       nothing
 """

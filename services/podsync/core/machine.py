@@ -10,43 +10,34 @@ from typing import Any
 from bus.messages.pleg import RuntimeHandler
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts, node_addresses
+from services.podsync.core.container_cpus import ContainerCpus
 from services.podsync.core.node_state import NodeState
 from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, jitter
-from services.podsync.core.placement.pod_placement import PodPlacement, has_own_cpus
+from services.podsync.core.placement.pod_placement import PodPlacement
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.events import Event, TimePassed
 from services.podsync.core.pod.instructions import (
-    CreateContainer,
-    FetchNode,
     ForgetPod,
-    InspectImage,
     Instruction,
     InterruptCall,
-    KillContainer,
-    KillPod,
     LookAtPod,
-    PullImage,
     RecordEvent,
     ReportInternalError,
-    RunPodSandbox,
-    RunPostStartHook,
     WakeAt,
 )
+from services.podsync.core.pod.interruption import ENDS_WHILE_IT_READS, is_kept_from_ending
 from services.podsync.core.pod.observed_in_runtime import outdated
 from services.podsync.core.pod.pod_addresses import family_mismatch
 from services.podsync.core.pod.saved_format import not_after, persisted
-from services.podsync.core.pod.step import WAITS_FOR_CPUS, Step, StepInputs
+from services.podsync.core.pod.step import Step, StepInputs
 from services.podsync.core.pod.tracked_pod import NEVER, TERMINAL_PHASES, PodEvent, TrackedPod
 from services.podsync.core.saving import kube_event, save_and_publish, shown_from, with_shown_reasons
 from services.podsync.core.status.pod_status import pod_status, withheld
-from services.podsync.core.sync.cpu_sets import cpus_to_set, occupied_cpus
 from services.podsync.core.sync.pre_stop import note_begun_hooks, with_begun_hooks
 from services.podsync.core.sync.steps import next_step
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 
-_ONLY_WAIT = PullImage | KillContainer | RunPostStartHook | InspectImage | FetchNode
-_ENDS_WHILE_IT_READS = RunPodSandbox | CreateContainer
 _STOPPED = (PodState.TERMINATED, PodState.FINISHED)
 
 
@@ -78,7 +69,7 @@ class PodSync:
         self.node_state = NodeState(settings.started_at, settings.facts, checkpoint or {}, settings.agent_start)
         self.node_state.cpu_retry_seconds = settings.cpu_retry_seconds
         self.node_state.admissions.inherit(settings.inherited)
-        self._shared_cpus = ""  # for which the cpusets of all pods were decided
+        self._cpus = ContainerCpus(self.node_state.pods, self.node_state.admissions)
         self.node_state.admissions.node_known = not settings.joins_cluster
 
     @property
@@ -136,10 +127,9 @@ class PodSync:
         for uid in touched:
             if uid in self.tracked:
                 out += self._advance_alone(uid, event.cause, now)
-        waiting = self.node_state.pods.at_work() if self._static_cpus else []
-        for uid in [tracked.uid for tracked in waiting if tracked.waits_for == WAITS_FOR_CPUS]:
+        for uid in self._cpus.waiting():
             out += self._advance_alone(uid, event.cause, now)
-        out += self._follow_shared_cpus(now)
+        out += self._cpus.follow_shared(now)
         if isinstance(event, TimePassed):
             out += self._next_wake(now)
         if retry_at := self.node_state.resizes.retry_at:
@@ -150,34 +140,6 @@ class PodSync:
         """Request the next moment to wake at: the one timer was set for the earliest moment, which is over."""
         left = [r.wake_at for r in self.node_state.pods.at_work() if now < r.wake_at < NEVER]
         return [WakeAt(cause="others wait longer", when=min(left))] if left else []
-
-    def _follow_shared_cpus(self, now: float) -> list[Instruction]:
-        """Give all containers their cpusets where the shared CPUs have changed."""
-        shared = self.shared_cpus()
-        if shared == self._shared_cpus:
-            return []
-        self._shared_cpus = shared
-        pods = self.node_state.pods.at_work()
-        return [out for tracked in pods for out in self._set_cpus(tracked.uid, "the shared CPUs changed", now)]
-
-    def _set_cpus(self, uid: str, cause: str, now: float) -> list[Instruction]:
-        """Give the containers of a pod their cpusets, where they have others."""
-        if not self._static_cpus or (tracked := self.tracked.get(uid)) is None:
-            return []
-        changes = cpus_to_set(tracked, self.shared_cpus(), now)
-        out: list[Instruction] = [replace(call, cause=cause) for call in changes.calls]
-        tracked = changes.tracked
-        if changes.retry_at:
-            tracked = replace(tracked, wake_at=min(tracked.wake_at, changes.retry_at))
-            out.append(WakeAt(cause="a cpuset could not be set", when=changes.retry_at))
-        if tracked is not self.tracked[uid]:
-            self.node_state.pods.put(tracked)
-        return out
-
-    @property
-    def _static_cpus(self) -> bool:
-        placer = self.settings.facts.placer
-        return placer is not None and placer.static_cpus
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
         """Return what the checkpoint has of every pod, by UID, as the constructor takes it."""
@@ -224,7 +186,7 @@ class PodSync:
         | what | where |
         |---|---|
         | what holds now is taken into the pod | `_take_in` |
-        | a call that keeps the pod from ending is interrupted | `_is_kept_from_ending` |
+        | a call that keeps the pod from ending is interrupted | `is_kept_from_ending` |
         | the next step is decided, where no call is under way; a pod that is gone is forgotten | `_decide` |
         | the step is saved, published, and then performed | `_perform` |
         | the pods that waited for this one are advanced | `_advance_others` |
@@ -233,9 +195,9 @@ class PodSync:
         tracked, events = self._take_in(tracked, until, now)
         before = shown_from(tracked)
         out: list[Instruction] = []
-        if _is_kept_from_ending(tracked):
+        if is_kept_from_ending(tracked):
             tracked = replace(tracked, given_up=True)
-            reads_only = isinstance(tracked.call, _ENDS_WHILE_IT_READS)
+            reads_only = isinstance(tracked.call, ENDS_WHILE_IT_READS)
             out.append(InterruptCall(cause=cause, uid=tracked.uid, reads_only=reads_only))
         step = Step(tracked=tracked)
         if tracked.call is None:
@@ -250,7 +212,7 @@ class PodSync:
         if until is not None and until > now:
             step.wake_earlier(until)
         out += self._perform(tracked, step, events, cause, now)
-        out += self._set_cpus(tracked.uid, cause, now)
+        out += self._cpus.follow(tracked.uid, cause, now)
         return out + self._advance_others(self.tracked[tracked.uid], had_stopped=had_stopped, now=now)
 
     def _take_in(self, tracked: TrackedPod, until: float | None, now: float) -> tuple[TrackedPod, list[PodEvent]]:
@@ -356,18 +318,10 @@ class PodSync:
             victims_until=victims_until,
             node_ips=self.node_ips,
             skew=self.node_state.skew,
-            static_cpus=self._static_cpus,
+            static_cpus=self._cpus.static,
             shared_cpus=self.shared_cpus(),
-            occupied_cpus=self._occupied_cpus(tracked),
+            occupied_cpus=lambda: self._cpus.occupied(tracked),
         )
-
-    def _occupied_cpus(self, tracked: TrackedPod) -> frozenset[int] | None:
-        if not self._static_cpus:
-            return frozenset()
-        occupied = occupied_cpus(tracked, self.node_state.pods.at_work, self.shared_cpus())
-        if occupied is None or not has_own_cpus(tracked.saved.placement):
-            return occupied
-        return occupied | self.node_state.admissions.cpus_in_use(tracked.uid)
 
     def _with_victims(self, tracked: TrackedPod, now: float) -> tuple[TrackedPod, float]:
         """Return the pod without victims whose grace is over, and the moment until which to wait for the pods
@@ -443,14 +397,3 @@ def _holds_name(other: TrackedPod, tracked: TrackedPod) -> bool:
     if other.saved.state is not PodState.SYNC or tracked.instances:
         return False
     return bool(other.instances) or not other.observed.is_current or other.uid < tracked.uid
-
-
-def _is_kept_from_ending(tracked: TrackedPod) -> bool:
-    """Return whether the pod is to end and its call under way only waits: for an image, a hook, a read of the API
-    server, for one container to be stopped first, or for a grace period longer than the one that holds now. The other
-    containers would be stopped only after that."""
-    if tracked.saved.state is not PodState.TERMINATING or tracked.given_up:
-        return False
-    if isinstance(tracked.call, KillPod):
-        return tracked.saved.grace_seconds < tracked.call.grace_seconds
-    return isinstance(tracked.call, _ONLY_WAIT | _ENDS_WHILE_IT_READS)

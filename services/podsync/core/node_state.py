@@ -44,11 +44,10 @@ from services.podsync.core.pod.saved import without
 from services.podsync.core.pod.saved_format import restore
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.pod.tracked_pods import TrackedPods
+from services.podsync.core.sync.cpu_sets import with_outcome
 from shared.model.frozen_copy import replace
-from shared.model.objects import Object
-from shared.model.runtime import ContainerState, RuntimePod
+from shared.model.runtime import RuntimePod
 
-MIN_CPU_RETRY_SECONDS = 1.0  # whatever is configured: each repetition is a call of the runtime
 MAX_FORGOTTEN = 500  # pods; late observations of pods that were forgotten earlier do not occur
 
 
@@ -162,10 +161,8 @@ class NodeState:
 
     def _may_run(self, uid: str) -> bool:
         """Return whether a container of a pod without a verdict may run, by what the runtime has shown."""
-        if (seen := self.unclaimed.get(uid)) is not None:
-            return any(c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN) for c in seen.containers)
-        tracked = self.tracked.get(uid)
-        return may_run(tracked) if tracked is not None else not self.runtime_listed
+        seen = self.unclaimed.get(uid) or self.tracked.get(uid)
+        return may_run(seen) if seen is not None else not self.runtime_listed
 
     def _at_work(self) -> list[str]:
         return [tracked.uid for tracked in self.pods.at_work()]
@@ -180,7 +177,7 @@ class NodeState:
         if before is None:
             tracked = self._new_record(event, now)
             self.pods.add(tracked)
-        elif before.saved.deleted and not _deletion_requested(event.pod):
+        elif before.saved.deleted and not (event.pod.get("metadata") or {}).get("deletionTimestamp"):
             tracked = replace(before, saved=replace(before.saved, restart_requested=True))
         else:
             tracked = as_listed(before, event.source, event.pod)
@@ -370,8 +367,7 @@ class NodeState:
     def _on_outcome(self, event: CallDone | CallFailed, now: float) -> list[str]:
         tracked, uid = self.tracked.get(event.uid), event.uid
         if tracked is not None and isinstance(event.call, SetContainerCpus):
-            retry_at = now + max(self.cpu_retry_seconds, MIN_CPU_RETRY_SECONDS)
-            self.pods.put(outcomes.cpus_set(tracked, event, event.call, retry_at))
+            self.pods.put(with_outcome(tracked, event, event.call, now, self.cpu_retry_seconds))
             return [uid]
         if tracked is None or tracked.call != event.call:
             return []
@@ -398,10 +394,6 @@ class NodeState:
         self.forgotten[tracked.uid] = tracked.observed.at
         for oldest in list(self.forgotten)[:-MAX_FORGOTTEN]:
             del self.forgotten[oldest]
-
-
-def _deletion_requested(pod: Object) -> bool:
-    return bool((pod.get("metadata") or {}).get("deletionTimestamp"))
 
 
 def _without_gated_fields(tracked: TrackedPod, off: frozenset[str]) -> TrackedPod:

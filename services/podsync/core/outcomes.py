@@ -37,7 +37,6 @@ from services.podsync.core.pod.instructions import (
     ResizePod,
     RunPodSandbox,
     RunPostStartHook,
-    SetContainerCpus,
     StartContainer,
 )
 from services.podsync.core.pod.observed_in_runtime import outdated
@@ -49,7 +48,6 @@ from services.podsync.core.sync.actions import decide_sandbox
 from services.podsync.core.sync.left_behind import MAX_ENDINGS
 from services.podsync.core.sync.post_start import with_start_over
 from services.podsync.core.sync.pre_stop import drop_unbegun_hooks, without_begun_hooks
-from shared.model.cpu_list import parse_cpus, write_cpus
 from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 from shared.podspec.hashing import container_hash
@@ -58,7 +56,6 @@ from shared.time.backoff import Backoff
 FIRST_RETRY_SECONDS = 1.0
 RETRY_SECONDS = 10.0  # the kubelet's back-off for a failed sync, before jitter
 RETRIES = Backoff(initial=FIRST_RETRY_SECONDS, factor=10.0, cap=RETRY_SECONDS)
-_NO_REFUSALS = ("NotFound", "Unavailable")  # the container is gone, or the runtime is away
 BLOCKED_TEXTS = ("is reserved for", "already in starting state", "is in CONTAINER_EXITED state")
 BLOCKED_RETRY_SECONDS = 0.25
 MAX_BLOCKED_RETRIES = 20
@@ -190,27 +187,6 @@ def _with_warnings(tracked: TrackedPod, event: CallDone | CallFailed) -> Tracked
     for reason, message, container in event.container_warnings:
         tracked = tracked.with_event("Warning", reason, message, container)
     return tracked
-
-
-def cpus_set(tracked: TrackedPod, event: CallDone | CallFailed, call: SetContainerCpus, retry_at: float) -> TrackedPod:
-    """Return the pod after a container got a cpuset, or after that failed; its other call goes on. Of several failures
-    one after the other only the first is an event."""
-    facts = replace(tracked.instance_facts.get(call.container_id, InstanceFacts()), cpus_requested="")
-    if isinstance(event, CallDone):
-        facts = replace(facts, cpus=call.cpus, cpus_retry_at=0.0)
-    else:
-        if not facts.cpus_retry_at and event.code not in _NO_REFUSALS:
-            text = _cpus_not_set(facts.cpus, call.cpus, event.text)
-            tracked = tracked.with_event("Warning", "FailedCPUSet", text, call.container)
-        facts = replace(facts, cpus_retry_at=retry_at)
-    return replace(tracked, instance_facts={**tracked.instance_facts, call.container_id: facts})
-
-
-def _cpus_not_set(before: str, wanted: str, error: str) -> str:
-    """Return the event's text. `before`: the cpuset that the container has, "" = not known."""
-    left = (parse_cpus(before) or frozenset()) - (parse_cpus(wanted) or frozenset())
-    where = f"CPUs {write_cpus(left)}" if left else "other CPUs"
-    return f"The container may still run on {where}, because it cannot be moved to {wanted}: {error}"
 
 
 def _created(tracked: TrackedPod, call: CreateContainer, made: ContainerCreated, at: float) -> TrackedPod:

@@ -38,7 +38,7 @@ Register = Callable[[str, str, str], Awaitable[None]]
 
 
 class DevicePlugin:
-    """A connection to one device plugin; made by `connected_plugin`. Each method raises PluginCallError."""
+    """Is a connection to one device plugin, made by `connected_plugin`. Each method raises PluginCallError."""
 
     def __init__(self, connection: AsyncPluginConnection) -> None:
         self._connection = connection
@@ -97,7 +97,7 @@ class DevicePlugin:
 
 @asynccontextmanager
 async def connected_plugin(endpoint: str) -> AsyncIterator[DevicePlugin]:
-    """A connection to the plugin at the absolute path of its socket."""
+    """Yield a connection to the plugin at the absolute path of its socket, which the first call opens."""
     async with connected_async(endpoint) as connection:
         yield DevicePlugin(connection)
 

@@ -1,7 +1,7 @@
 """Registers device plugins at `device-plugins/kubelet.sock`, follows their lists of devices, and publishes the
 resources (node.md 4.15).
 
-Each plugin has a connection and a task of its own: one that hangs, lies or dies delays no other.
+Each plugin has a connection and a task of its own: one that hangs or dies delays no other.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import contextlib
 import logging
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from bus.interface import Bus, OwnedStream
 from bus.messages.device_plugins import DeviceResource
@@ -66,8 +67,12 @@ class DevicePlugins:
     async def register(self, resource: str, endpoint: str) -> None:
         """Use the plugin at this socket for the resource, in place of an earlier one. Raises UnusableDevicesError.
 
-        Waits until those of the process before are known: they would replace this one, and it them on disk."""
+        Waits until the record of the process before was read: its sockets would replace this one, and this one would
+        replace them on disk. A caller that goes away leaves no half of a registration."""
         await self._restored.wait()
+        await asyncio.shield(self._accept(resource, endpoint))
+
+    async def _accept(self, resource: str, endpoint: str) -> None:
         number = self._resources.registered(resource, endpoint, self._clock.monotonic(), self._clock.wall())
         await self._save()
         crash_point("volume.device_plugin.saved")
@@ -79,10 +84,12 @@ class DevicePlugins:
             self._follow(resource, number, endpoint)
 
     def deregister(self, resource: str, endpoint: str) -> None:
-        """Leave the plugin whose socket below `plugins_registry` is gone, unless another one has registered since."""
+        """End the use of the plugin whose socket below `plugins_registry` is gone, unless another one has registered
+        since."""
         if self._resources.deregistered(resource, endpoint, self._clock.monotonic(), self._clock.wall()):
             self._end(resource)
             self._publish(resource, "deregistered")
+            self._mark_complete()
 
     async def run(self) -> None:
         """Register, follow and drop until cancelled."""
@@ -132,7 +139,8 @@ class DevicePlugins:
             raise
 
     async def _save(self) -> None:
-        """Save the sockets, if one is new. Where the disk is full, the registration counts in this process only."""
+        """Save the sockets, if one has changed. Where that fails, which is a trouble, the registrations count in this
+        process only."""
         endpoints = self._resources.endpoints()
         if endpoints == self._saved:
             return
@@ -162,7 +170,6 @@ class DevicePlugins:
         while True:
             try:
                 await self._listen(resource, number, endpoint)
-                error = "it has ended"
             except (PluginCallError, UnusableDevicesError) as failure:
                 error = plain(str(failure))
             except Exception as failure:
@@ -180,8 +187,9 @@ class DevicePlugins:
             self._mark_complete()
             await asyncio.sleep(RETRIES.delay(failures))
 
-    async def _listen(self, resource: str, number: int, endpoint: str) -> None:
-        """Publish the devices that the plugin lists. Raises PluginCallError and UnusableDevicesError."""
+    async def _listen(self, resource: str, number: int, endpoint: str) -> NoReturn:
+        """Publish the devices that the plugin lists, until its connection ends. Raises PluginCallError and
+        UnusableDevicesError."""
         async with connected_plugin(endpoint) as plugin:
             options = await plugin.options()
             with contextlib.closing(plugin.lists()) as lists:
@@ -203,7 +211,7 @@ class DevicePlugins:
                             await lists.ended.wait()
 
     async def _drop(self) -> None:
-        """Wait until a grace ends or something changes, and drop what is due."""
+        """Wait until a grace ends or something changes, then drop each resource whose grace has ended."""
         due = self._resources.next_drop()
         wait = None if due is None else max(due - self._clock.monotonic(), 0.0)
         with contextlib.suppress(TimeoutError):
@@ -213,6 +221,7 @@ class DevicePlugins:
             log.warning("device plugin of %s has not come back: the node has no such devices any more", resource)
             self._end(resource)
             self._publish(resource, "dropped")
+        self._mark_complete()
 
     def _publish(self, resource: str, cause: str) -> None:
         self._stream.put(resource, self._resources.shown()[resource], cause)

@@ -131,7 +131,7 @@ class Performer:
         return None
 
     def shared_cpus(self) -> str:
-        """The same: every container runs on all CPUs."""
+        """Return "", with which every container runs on all CPUs."""
         return ""
 
     def view(self) -> PodView:

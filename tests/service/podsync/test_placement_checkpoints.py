@@ -22,6 +22,7 @@ from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, cleared, on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running
 from tests.support.machines.numa import NumaMachine
+from tests.support.waits.deadline import WAIT_SECONDS
 
 STATIC: dict[str, Any] = {"cpu_manager_policy": "static", "kube_reserved": {"cpu": "500m"}}
 GIVEN = frozenset({3})
@@ -30,7 +31,7 @@ LEFT_BY_GO = CpuState(policy="static", shared_pool=frozenset({0, 1, 2}), contain
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine of four CPUs, whatever this one has."""
+    """Let podsync read a machine of four CPUs, whatever this one has."""
     root = NumaMachine(threads=1).write(tmp_path / "machine")
     monkeypatch.setattr(service, "read_node_placer", partial(read_node_placer, root=root))
     yield
@@ -122,19 +123,19 @@ async def test_a_write_that_fails_is_a_trouble_until_it_succeeds(
     placer = read_node_placer(config, tmp_path / "machine")
     root = tmp_path / "root"
     placements = {"u1": PodPlacement(containers={"c": ContainerPlacement(cpus=GIVEN)})}
-    troubles: list[str | None] = []
+    troubles: asyncio.Queue[str | None] = asyncio.Queue()
     writing = PlacementCheckpoints(
-        placer, PlacementFiles(root), lambda: placements, lambda name, line: troubles.append(line)
+        placer, PlacementFiles(root), lambda: placements, lambda name, line: troubles.put_nowait(line)
     )
     writing.pods_changed()
     task = asyncio.create_task(writing.run())
     try:
-        while not troubles:
-            await asyncio.sleep(0.001)
-        assert troubles[0] is not None and str(root) in troubles[0]
-        root.mkdir()
-        while troubles[-1] is not None:
-            await asyncio.sleep(0.001)
+        async with asyncio.timeout(WAIT_SECONDS):
+            line = await troubles.get()
+            assert line is not None and str(root) in line
+            root.mkdir()
+            while await troubles.get() is not None:
+                pass
         assert written(tmp_path) == LEFT_BY_GO
     finally:
         task.cancel()

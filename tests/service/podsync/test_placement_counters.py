@@ -18,7 +18,7 @@ CPU_MANAGER, TOPOLOGY_MANAGER = "kubelet_cpu_manager_pinning", "kubelet_topology
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine of four CPUs, whatever this one has."""
+    """Let podsync read a machine of four CPUs, whatever this one has."""
     root = NumaMachine(threads=1).write(tmp_path / "machine")
     monkeypatch.setattr(service, "read_node_placer", partial(read_node_placer, root=root))
     yield
@@ -33,7 +33,7 @@ def guaranteed(uid: str, cpus: str) -> dict[str, Any]:
 
 
 def counted(stage: Stage) -> list[float]:
-    """Pods, containers that requested CPUs, and those that could not get them."""
+    """Return the counts of pods, of containers that requested CPUs, and of those that could not get them."""
     names = (f"{TOPOLOGY_MANAGER}_requests_total", f"{CPU_MANAGER}_requests_total", f"{CPU_MANAGER}_errors_total")
     return [stage.counted(name)[()][0] for name in names]
 

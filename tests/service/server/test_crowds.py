@@ -228,7 +228,7 @@ async def test_connections_that_were_let_in_stay_and_are_only_so_many() -> None:
 
 async def test_a_client_that_tls_has_lost_is_let_in_without_an_error() -> None:
     class Lost(asyncio.Transport):
-        """What TLS leaves in the turn of the loop before it tells its protocol that the connection is lost."""
+        """Has what TLS leaves in the turn of the loop before it tells its protocol that the connection is lost."""
 
         def get_extra_info(self, name: str, default: object = None) -> object:
             return default

@@ -21,7 +21,7 @@ GPU, NIC = "example.com/gpu", "example.com/nic"
 
 
 class Plugins:
-    """Device plugins of one node, and what volume publishes of their resources."""
+    """Has the device plugins of one node, and what volume publishes of their resources."""
 
     def __init__(self, node: Node) -> None:
         self.node, self.resources = node, node.resources
@@ -30,7 +30,7 @@ class Plugins:
         self._plugins: list[DevicePlugin] = []
 
     def plugin(self, resource: str = GPU, devices: Devices | None = None, **details: Any) -> DevicePlugin:
-        """A plugin that does not serve yet."""
+        """Make a plugin that does not serve yet."""
         socket = details.pop("socket", f"{resource.rpartition('/')[2]}.sock")
         plugin = DevicePlugin(self.directory, resource, devices or devices_of("a", "b"), socket=socket, **details)
         self._plugins.append(plugin)
@@ -53,7 +53,7 @@ class Plugins:
                 await asyncio.sleep(0.01)
 
     async def until(self, fits: Callable[[DeviceResource], bool], resource: str = GPU) -> DeviceResource:
-        """Until the resource is published so."""
+        """Wait until the resource is published so."""
         state = await self.resources.until(lambda state: resource in state and fits(state[resource]))
         return state[resource]
 
@@ -64,7 +64,8 @@ class Plugins:
 
 @asynccontextmanager
 async def running_plugins(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Plugins]:
-    """A node that plugins can register at, in a directory with a short path: that of a socket has at most 107 bytes."""
+    """Yield a node that plugins can register at, in a directory with a short path: that of a socket has at most 107
+    bytes."""
     monkeypatch.setattr(device_plugins, "MIN_LIST_SECONDS", 0.05)
     monkeypatch.setattr(device_plugins, "RETRIES", Backoff(initial=0.1, cap=0.5))
     with tempfile.TemporaryDirectory(prefix="dp") as directory:

@@ -117,7 +117,8 @@ class Node:
 
 
 def without_device_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No device plugin can register: their socket has a path that is too long in the directories of most tests."""
+    """Keep device plugins from registering: their socket has a path that is too long in the directories of most
+    tests."""
 
     async def wait(_: DevicePlugins) -> None:
         await asyncio.Event().wait()
@@ -126,7 +127,8 @@ def without_device_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def started_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, device_plugins: bool = False) -> Node:
-    """With podsync running, without mounts, with a short grace for orphans, and with device plugins where required."""
+    """Start a node with podsync running, without mounts, with a short grace for orphans, and with device plugins where
+    required."""
 
     def without_mounts(path: str) -> None:
         Path(path).mkdir(exist_ok=True)

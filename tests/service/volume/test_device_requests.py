@@ -35,7 +35,7 @@ async def plugins(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Plugins]:
 
 @asynccontextmanager
 async def connected(plugins: Plugins, **details: Any) -> AsyncIterator[DevicePlugin]:
-    """A node whose volume has this plugin."""
+    """Yield a node whose volume has this plugin."""
     plugin = plugins.plugin(preferred=True, pre_start=True, **details)
     async with plugins.node.volume():
         await plugins.register(plugin)

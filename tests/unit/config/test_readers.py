@@ -35,8 +35,8 @@ CONFIG = EffectiveConfig(node_name="n1", root_dir="/r", run_dir="/u", log_dir="/
 
 @cache
 def modules() -> list[tuple[list[ast.AST], str, frozenset[str]]]:
-    """Each module of the services and the frame: the nodes of its tree, its text and the services that it is part
-    of."""
+    """Return, of each module of the services and the frame, the nodes of its tree, its text, and the services that it
+    is part of."""
     texts = {service: {path: path.read_text() for path in (ROOT / service).rglob("*.py")} for service in SERVICES}
     found = [
         (list(ast.walk(ast.parse(text))), text, frozenset({service}))

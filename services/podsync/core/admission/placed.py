@@ -5,7 +5,7 @@ agent started. The other one then waits until it has stopped: so no CPU is given
 the one before it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bus.messages.podsync import PodState
@@ -16,6 +16,7 @@ from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object, uid
+from shared.model.runtime import ContainerState, RuntimePod
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +41,13 @@ class Placed:
 NONE_PLACED = Placed()
 
 
-def placed_of(pods: Iterable[TrackedPod], listed: Iterable[str]) -> Placed:
+def placed_of(pods: Iterable[TrackedPod], listed: Container[str]) -> Placed:
     """Return the placements of these pods; `listed`: the UIDs that a source lists."""
-    known = set(listed)
     holders = {tracked.uid: tracked for tracked in pods if tracked.saved.placement.containers}
     leaving = {
         own
         for own, tracked in holders.items()
-        if tracked.saved.rejected or (own not in known and tracked.saved.state is PodState.TERMINATING)
+        if tracked.saved.rejected or (own not in listed and tracked.saved.state is PodState.TERMINATING)
     }
     placements = {own: tracked.saved.placement for own, tracked in holders.items()}
     return Placed(
@@ -74,9 +74,11 @@ def holds_placement(tracked: TrackedPod) -> bool:
     return bool(tracked.saved.rejected) and tracked.saved.state is PodState.FINISHED and may_run(tracked)
 
 
-def may_run(tracked: TrackedPod) -> bool:
+def may_run(pod: TrackedPod | RuntimePod) -> bool:
     """Return whether a container of the pod may have a process, by what the runtime has shown of it."""
-    return bool(tracked.alive) if tracked.observed.since_start else not tracked.new_to_node
+    if isinstance(pod, RuntimePod):
+        return any(c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN) for c in pod.containers)
+    return bool(pod.alive) if pod.observed.since_start else not pod.new_to_node
 
 
 def running_cpus(tracked: TrackedPod) -> frozenset[int]:

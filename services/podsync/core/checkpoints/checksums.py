@@ -11,7 +11,7 @@ MAX_CHECKPOINT_BYTES = 4 << 20  # a checksum takes a second for 8 MiB; a pod has
 
 
 class Fault(StrEnum):
-    """What is wrong with a file."""
+    """Names what is wrong with a file."""
 
     NOT_JSON = "not JSON"  # truncated, empty or of another program
     WRONG_CHECKSUM = "wrong checksum"
@@ -19,7 +19,7 @@ class Fault(StrEnum):
 
 
 class CheckpointError(Exception):
-    """A content that is not used. `str()` is part of a line for the operator, without the file's path."""
+    """Says why a content is not used. `str()` is part of a line for the operator, without the file's path."""
 
     def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(message)

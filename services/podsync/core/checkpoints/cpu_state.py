@@ -9,14 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from services.podsync.core.checkpoints.checked_value import read_value, write_value
 from services.podsync.core.checkpoints.checksums import (
     CheckpointError,
     Fault,
-    corrupted,
-    dump_checksum,
-    load_checkpoint,
 )
-from services.podsync.core.checkpoints.embedded_data import embedded_data
 from services.podsync.core.checkpoints.go_types import Field, GoMap, GoNumber, GoStruct, GoText, GoType, GoValueError
 from shared.model.cpu_list import parse_cpus, write_cpus
 from shared.model.machine_topology import CpuSet
@@ -36,7 +33,7 @@ class CpuState:
 
 @dataclass(frozen=True)
 class _CpusOfPod(GoType):
-    """The Go type keeps a map of numbers, and writes a list into the JSON."""
+    """Has the Go type cpuset.CPUSet in a pod's entry: its dump is a map of numbers, and its JSON a list such as 0-3."""
 
     def from_json(self, raw: Any, place: str = "") -> Any:
         cpus = raw.get("cpuSet", "") if isinstance(raw, dict) else None
@@ -77,15 +74,7 @@ _WRITTEN = (  # by some version
 
 def read_cpu_state(content: bytes) -> CpuState:
     """Return what the file says. Raises CheckpointError."""
-    raw = load_checkpoint(content)
-    inner = embedded_data(raw)
-    try:
-        value = _WITH_PODS.from_json(raw if inner is None else inner)
-    except GoValueError as error:
-        raise CheckpointError(Fault.UNKNOWN_FORM, str(error)) from None
-    checksum = value["checksum"]
-    if inner is None and checksum and checksum not in {_checksum(form, value) for form in _WRITTEN}:
-        raise corrupted()
+    value = read_value(content, _WITH_PODS, _WRITTEN)
     return CpuState(
         policy=value["policyName"],
         shared_pool=_cpus(value["defaultCpuSet"], "could not parse default cpu set"),
@@ -111,14 +100,8 @@ def write_cpu_state(state: CpuState) -> bytes:
             for uid, containers in state.containers.items()
         },
         "podEntries": state.pods,
-        "checksum": 0,
     }
-    value["checksum"] = _checksum(form, value)
-    return form.json_text(value).encode()
-
-
-def _checksum(form: GoStruct, value: dict[str, Any]) -> int:
-    return dump_checksum(form.dump({**value, "checksum": 0}))
+    return write_value(form, value)
 
 
 def _cpus(text: str, what: str) -> CpuSet:

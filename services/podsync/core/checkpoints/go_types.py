@@ -19,7 +19,7 @@ _BITS = {"int": (-(1 << 63), 1 << 63), "uint64": (0, 1 << 64), "uint32": (0, 1 <
 
 
 class GoValueError(ValueError):
-    """A JSON value that has not the shape of the type. The message names the place and the shape."""
+    """Says that a JSON value has not the shape of the type. The message names the place and the shape."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class GoType:
 
 @dataclass(frozen=True)
 class GoText(GoType):
-    """A string."""
+    """Describes a string."""
 
     name: str = "string"
 
@@ -69,7 +69,7 @@ class GoText(GoType):
 
 @dataclass(frozen=True)
 class GoNumber(GoType):
-    """A whole number; `size` is the Go type that limits it."""
+    """Describes a whole number; `size` is the Go type that limits it."""
 
     size: str = "uint64"
 
@@ -88,7 +88,7 @@ class GoNumber(GoType):
 
 @dataclass(frozen=True)
 class GoBytes(GoType):
-    """GoBytes, base64 in JSON; None = nil."""
+    """Describes bytes, which are base64 in JSON; None = nil."""
 
     name: str = "[]uint8"
 
@@ -109,7 +109,7 @@ class GoBytes(GoType):
 
 @dataclass(frozen=True)
 class GoMap(GoType):
-    """A map; keys are strings, or numbers where `numbered`."""
+    """Describes a map, whose keys are strings, or numbers where `numbered`; None = nil."""
 
     value: GoType
     numbered: bool = False
@@ -142,7 +142,7 @@ class GoMap(GoType):
 
 @dataclass(frozen=True)
 class GoSlice(GoType):
-    """A slice; None = nil."""
+    """Describes a slice; None = nil."""
 
     element: GoType
 
@@ -162,7 +162,7 @@ class GoSlice(GoType):
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a struct. `empty_map`: the decoder begins with an empty map instead of nil."""
+    """Describes a field of a struct. `empty_map`: the decoder begins with an empty map instead of nil."""
 
     name: str
     type: GoType
@@ -173,7 +173,8 @@ class Field:
 
 @dataclass(frozen=True)
 class GoStruct(GoType):
-    """A struct. `pointer` "" , "*" (the outermost value), "<*>" (an element that is one: None = nil)."""
+    """Describes a struct. `pointer`: "*" where the outermost value is a pointer to it, "<*>" where an element is one,
+    of which None = nil; "" = no pointer."""
 
     fields: tuple[Field, ...]
     pointer: str = ""

@@ -7,15 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.podsync.core.checkpoints.checksums import (
-    CheckpointError,
-    Fault,
-    corrupted,
-    dump_checksum,
-    load_checkpoint,
-)
-from services.podsync.core.checkpoints.embedded_data import embedded_data
-from services.podsync.core.checkpoints.go_types import Field, GoMap, GoNumber, GoSlice, GoStruct, GoText, GoValueError
+from services.podsync.core.checkpoints.checked_value import read_value, write_value
+from services.podsync.core.checkpoints.go_types import Field, GoMap, GoNumber, GoSlice, GoStruct, GoText
 from services.podsync.core.placement.machine_memory import MachineMemory, MemoryTable, NodeMemory
 from services.podsync.core.placement.pod_placement import MemoryBlock
 
@@ -93,15 +86,7 @@ _WRITTEN = (  # by some version
 
 def read_memory_state(content: bytes) -> MemoryState:
     """Return what the file says. Raises CheckpointError."""
-    raw = load_checkpoint(content)
-    inner = embedded_data(raw)
-    try:
-        value = _WITH_PODS.from_json(raw if inner is None else inner)
-    except GoValueError as error:
-        raise CheckpointError(Fault.UNKNOWN_FORM, str(error)) from None
-    checksum = value["checksum"]
-    if inner is None and checksum and checksum not in {_checksum(form, value) for form in _WRITTEN}:
-        raise corrupted()
+    value = read_value(content, _WITH_PODS, _WRITTEN)
     return MemoryState(
         policy=value["policyName"],
         machine={node: _node(state) for node, state in (value["machineState"] or {}).items() if state is not None},
@@ -124,14 +109,8 @@ def write_memory_state(state: MemoryState) -> bytes:
             for uid, containers in state.containers.items()
         },
         "podEntries": {uid: {"memoryBlocks": _written_blocks(blocks)} for uid, blocks in state.pods.items()},
-        "checksum": 0,
     }
-    value["checksum"] = _checksum(form, value)
-    return form.json_text(value).encode()
-
-
-def _checksum(form: GoStruct, value: dict[str, Any]) -> int:
-    return dump_checksum(form.dump({**value, "checksum": 0}))
+    return write_value(form, value)
 
 
 def _node(state: Mapping[str, Any]) -> NodeMemory:

@@ -82,7 +82,7 @@ def oom_score_adj(pod: Object, container: Object, memory_capacity: int) -> int:
 def _linux_resources(
     requests: ResourceList, limits: ResourceList, facts: NodeFacts, *, unlimited: bool = False
 ) -> Message:
-    """`unlimited`: CPUs that belong to the container or pod alone need no quota."""
+    """Return CPU and memory. `unlimited`: the container or pod has CPUs of its own, which need no quota."""
     limit = limits.get("cpu", ZERO)
     limited = facts.quota_of_exclusive_cpus or not unlimited
     cpu_quota = quota(limit.milli(), facts.cpu_cfs_quota_period) if limited else -1

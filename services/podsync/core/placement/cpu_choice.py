@@ -16,7 +16,7 @@ _NONE: CpuSet = frozenset()
 
 
 class NotEnoughCpusError(PlacementError):
-    """Fewer CPUs are available than requested."""
+    """Says that fewer CPUs are available than requested."""
 
     def __init__(self, requested: int, available: int) -> None:
         super().__init__(f"not enough cpus available to satisfy request: requested={requested}, available={available}")

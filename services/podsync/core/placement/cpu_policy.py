@@ -25,7 +25,7 @@ _CONTAINER = "container"  # the scope in which CPUs are aligned
 
 
 class CpuOption(StrEnum):
-    """As in cpuManagerPolicyOptions."""
+    """Has the names of options as cpuManagerPolicyOptions has them."""
 
     FULL_PCPUS_ONLY = "full-pcpus-only"
     STRICT_CPU_RESERVATION = "strict-cpu-reservation"
@@ -46,8 +46,8 @@ class CpuSettings:
 
 
 class SmtAlignmentError(PlacementError):
-    """A request that whole cores cannot serve, with the option full-pcpus-only. `available`: CPUs of whole cores; None
-    when the request is no multiple of a core's CPUs."""
+    """Says that whole cores cannot serve a request, with the option full-pcpus-only. `available`: CPUs of whole cores;
+    None when the request is no multiple of a core's CPUs."""
 
     def __init__(self, requested: int, per_core: int, available: int | None = None) -> None:
         detail = (

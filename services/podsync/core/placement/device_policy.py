@@ -20,8 +20,8 @@ _NONE: DeviceIds = frozenset()
 
 @dataclass(frozen=True)
 class PreferenceQuestion:
-    """What the plugin must be asked before the choice: which `size` of these devices, with those that are chosen
-    already (GetPreferredAllocation)."""
+    """Has what the plugin must be asked before the choice (GetPreferredAllocation): which `size` of these devices it
+    prefers, with those that are chosen already."""
 
     available: tuple[str, ...]
     must_include: tuple[str, ...]

@@ -33,7 +33,7 @@ Hints = Mapping[str, tuple[Hint, ...] | None]
 
 
 class PlacementError(Exception):
-    """A request that cannot be served. `reason`: of the rejection, such as SMTAlignmentError. `detail`: what
+    """Says why a request cannot be served. `reason`: of the rejection, such as SMTAlignmentError. `detail`: what
     the message, which is the Go kubelet's, does not say; "" = nothing."""
 
     def __init__(self, message: str, reason: str = "UnexpectedAdmissionError", detail: str = "") -> None:

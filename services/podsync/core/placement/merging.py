@@ -19,7 +19,7 @@ LOCAL_DISTANCE, REMOTE_DISTANCE = 10, 20  # between nodes whose distance is not 
 
 
 class TopologyPolicy(StrEnum):
-    """As in topologyManagerPolicy."""
+    """Has the policies as topologyManagerPolicy names them."""
 
     NONE = "none"
     BEST_EFFORT = "best-effort"

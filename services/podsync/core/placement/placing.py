@@ -31,7 +31,7 @@ _UNEXPECTED = "UnexpectedAdmissionError"
 
 
 class TopologyScope(StrEnum):
-    """As in topologyManagerScope: what is aligned together."""
+    """Has what is aligned together, as topologyManagerScope names it."""
 
     CONTAINER = "container"
     POD = "pod"
@@ -66,7 +66,7 @@ def node_count_error(topology: MachineTopology, settings: PlacementSettings) -> 
 
 
 class TopologyAffinityError(PlacementError):
-    """No set of NUMA nodes serves all resources as the policy demands."""
+    """Says that no set of NUMA nodes serves all resources as the policy demands."""
 
     def __init__(self, detail: str) -> None:
         super().__init__("Resources cannot be allocated with Topology locality", "TopologyAffinityError", detail)

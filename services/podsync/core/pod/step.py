@@ -1,5 +1,6 @@
 """Has what a decision gets and returns: what a pod's next step depends on, and that step."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from services.podsync.core.pod.instructions import Call
@@ -25,8 +26,8 @@ class StepInputs:
     node_ips: tuple[str, ...] = ()  # the Node's addresses, else the machine's, as pod statuses show them
     static_cpus: bool = False  # whether containers have cpusets
     shared_cpus: str = ""  # cpuset of containers without CPUs of their own
-    # CPUs on which other containers may still run that do not have them any more; None = any may be.
-    occupied_cpus: frozenset[int] | None = frozenset()
+    # Returns the CPUs on which containers of other pods may run now; None = any may be. It looks at all pods.
+    occupied_cpus: Callable[[], frozenset[int] | None] = frozenset
     skew: float = 0.0  # seconds of the wall clock ahead of `now`
 
 

@@ -8,16 +8,19 @@ from dataclasses import dataclass
 
 from bus.messages.podsync import PodState
 from services.podsync.core.placement.pod_placement import container_cpus, has_own_cpus
+from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import SetContainerCpus
 from services.podsync.core.pod.progress import InstanceFacts
 from services.podsync.core.pod.step import StepInputs
 from services.podsync.core.pod.tracked_pod import TrackedPod
-from shared.model.cpu_list import parse_cpus
+from shared.model.cpu_list import parse_cpus, write_cpus
 from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState
 
 _RUNS = (PodState.SYNC, PodState.TERMINATING)
 _MAY_RUN = (ContainerState.CREATED, ContainerState.RUNNING)
+_NO_REFUSALS = ("NotFound", "Unavailable")  # the container is gone, or the runtime is away
+MIN_CPU_RETRY_SECONDS = 1.0  # whatever is configured: each repetition is a call of the runtime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,29 @@ def cpus_to_set(tracked: TrackedPod, shared: str, now: float) -> CpuChanges:
     return CpuChanges(tracked=tracked, calls=tuple(calls), retry_at=min(retries, default=0.0))
 
 
+def with_outcome(
+    tracked: TrackedPod, event: CallDone | CallFailed, call: SetContainerCpus, now: float, retry_seconds: float
+) -> TrackedPod:
+    """Return the pod after a container got a cpuset, or after that failed; its other call goes on. Of several failures
+    one after the other only the first is an event. `retry_seconds`: as configured, after which it is tried again."""
+    facts = replace(tracked.instance_facts.get(call.container_id, InstanceFacts()), cpus_requested="")
+    if isinstance(event, CallDone):
+        facts = replace(facts, cpus=call.cpus, cpus_retry_at=0.0)
+    else:
+        if not facts.cpus_retry_at and event.code not in _NO_REFUSALS:
+            text = _cpus_not_set(facts.cpus, call.cpus, event.text)
+            tracked = tracked.with_event("Warning", "FailedCPUSet", text, call.container)
+        facts = replace(facts, cpus_retry_at=now + max(retry_seconds, MIN_CPU_RETRY_SECONDS))
+    return replace(tracked, instance_facts={**tracked.instance_facts, call.container_id: facts})
+
+
+def _cpus_not_set(before: str, wanted: str, error: str) -> str:
+    """Return the event's text. `before`: the cpuset that the container has, "" = not known."""
+    left = (parse_cpus(before) or frozenset()) - (parse_cpus(wanted) or frozenset())
+    where = f"CPUs {write_cpus(left)}" if left else "other CPUs"
+    return f"The container may still run on {where}, because it cannot be moved to {wanted}: {error}"
+
+
 def occupied_cpus(starting: TrackedPod, pods: Callable[[], Iterable[TrackedPod]], shared: str) -> frozenset[int] | None:
     """Return the CPUs on which containers of these pods may run until their new cpuset is set; None = it may be any.
     One whose cpuset could not be set does not count, so that it delays no other container for long. None counts where
@@ -80,7 +106,8 @@ def waits_for_cpus(tracked: TrackedPod, created: Container, inputs: StepInputs) 
     given = tracked.saved.placement.containers.get(created.name)
     if given is None or not given.cpus:
         return False
-    return inputs.occupied_cpus is None or bool(given.cpus & inputs.occupied_cpus)
+    occupied = inputs.occupied_cpus()
+    return occupied is None or bool(given.cpus & occupied)
 
 
 def _is_to_change(tracked: TrackedPod, instance: Container, facts: InstanceFacts, shared: str) -> bool:

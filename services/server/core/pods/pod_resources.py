@@ -12,7 +12,7 @@ ENDED = ("Succeeded", "Failed")  # phases of pods that are no longer active
 
 @dataclass(frozen=True)
 class ContainerEntry:
-    """One container with the CPUs and the memory that it has alone."""
+    """Has one container with the CPUs and the memory that it has alone."""
 
     name: str
     cpus: tuple[int, ...] = ()
@@ -21,7 +21,7 @@ class ContainerEntry:
 
 @dataclass(frozen=True)
 class PodEntry:
-    """One pod with its containers, restartable init containers first."""
+    """Has one pod with its containers, restartable init containers first."""
 
     name: str
     namespace: str

@@ -18,7 +18,7 @@ MAX_RESOURCES = 64  # resources; a node has a handful
 
 @dataclass(frozen=True)
 class PluginOptions:
-    """The answer to GetDevicePluginOptions."""
+    """Has the answer to GetDevicePluginOptions."""
 
     pre_start_required: bool = False
     preferred_allocation: bool = False
@@ -34,7 +34,7 @@ class _Resource:
 
 
 class DeviceResources:
-    """The resources by name. Call `registered` for each registration that was accepted, `listed` for each list of
+    """Has the resources by name. Call `registered` for each registration that was accepted, `listed` for each list of
     devices, `ended` where the connection ends or cannot be made, and `drop` at the moment that `next_drop` returns.
 
     A registration has a number, with which its outcomes are reported: those of one that was replaced are ignored.
@@ -62,7 +62,7 @@ class DeviceResources:
             known = self._resources[resource] = _Resource(endpoint, 0, shown, now, awaited=False)
         elif not known.shown.connected:
             known.ended = now
-            known.shown = replace(known.shown, dropped=False, error="it has registered and listed no devices yet")
+            known.shown = replace(known.shown, dropped=False, error="it has registered, but has listed no devices yet")
         self._registrations += 1
         known.endpoint, known.registration = endpoint, self._registrations
         return self._registrations

@@ -1,5 +1,6 @@
-"""Checks what a device plugin sends: its registration, with the kubelet's texts, and its list of devices; pure
-(node.md 4.15)."""
+"""Decides whether what a device plugin sends is accepted: its registration, with the kubelet's texts, and its list of
+devices (node.md 4.15).
+"""
 
 import json
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ Listed = tuple[str, str, Iterable[int]]  # id, health and NUMA nodes of a device
 
 
 class UnusableDevicesError(Exception):
-    """What a device plugin sent cannot be used; `str()` is one line, for the plugin and the log."""
+    """Says why what a device plugin sent cannot be used; `str()` is one line, for the plugin and the log."""
 
 
 def check_version(version: str) -> None:

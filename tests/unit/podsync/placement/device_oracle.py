@@ -11,8 +11,8 @@ Ids = frozenset[str]
 def hints(
     machine: Sequence[int], devices: Sequence[Device], available: Ids, reusable: Ids, count: int
 ) -> set[tuple[frozenset[int], bool]] | None:
-    """The masks for which a choice of devices exists that takes all reusable ones into account, and whether each is as
-    small as one that could serve the request on an idle machine. None: no device names a NUMA node."""
+    """Return the masks for which a choice of devices exists that takes all reusable ones into account, and whether each
+    is as small as one that could serve the request on an idle machine. None: no device names a NUMA node."""
     if not any(device.nodes for device in devices):
         return None
     if len(available | reusable) < count:
@@ -34,8 +34,8 @@ def hints(
 def rank(
     choice: Ids, devices: Sequence[Device], reusable: Ids, affinity: frozenset[int] | None, preferred: Ids
 ) -> tuple[int, ...]:
-    """How good a choice is, larger is better: reusable devices first, then those near the affinity, then preferred
-    ones, then among the rest those near any NUMA node. Without an affinity NUMA nodes do not count."""
+    """Return how good a choice is, larger is better: reusable devices first, then those near the affinity, then
+    preferred ones, then among the rest those near any NUMA node. Without an affinity NUMA nodes do not count."""
     near = {device.id: set(device.nodes) for device in devices}
     new = choice - reusable
     aligned = {each for each in new if affinity is not None and near[each] & affinity}
@@ -51,6 +51,6 @@ def best_rank(
     preferred: Ids,
     count: int,
 ) -> tuple[int, ...]:
-    """The rank of the best of all possible choices."""
+    """Return the rank of the best of all possible choices."""
     choices = combinations(sorted(available | reusable), count)
     return max(rank(frozenset(each), devices, reusable, affinity, preferred) for each in choices)

@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 
 class RefusedError(Exception):
-    """The message of the reference."""
+    """Has the message of the reference."""
 
 
 class MemoryOracle:

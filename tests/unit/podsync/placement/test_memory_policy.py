@@ -208,7 +208,7 @@ def test_a_container_takes_over_the_blocks_of_ended_init_containers(
 
 
 def test_the_machine_state_is_that_of_the_reference() -> None:
-    """The values of the checkpoint in node.md 4.14, and of a group of nodes that a block is larger than one of."""
+    """The first values are those of node.md 4.14, the others are of a block that is larger than one node."""
     policy = static_policy(machine_of(2048), {0: 512})
     table = MemoryTable(total=2048, system_reserved=512, allocatable=1536, reserved=512, free=1024)
     assert policy.machine_memory([placed(a=block((0,), 512))]) == {

@@ -46,13 +46,13 @@ def burstable(uid: str) -> Pod:
 
 
 def cpus_of(play: Play, uid: str) -> str:
-    """The cpuset of the pod's running container in the runtime."""
+    """Return the cpuset of the pod's running container in the runtime."""
     running = [c.id for c in play.containers.get(uid, []) if c.state is ContainerState.RUNNING]
     return play.resources[running[0]].get("cpuset_cpus", "") if running else "none runs"
 
 
 def check_no_cpu_twice(play: Play) -> None:
-    """No running container has CPUs that another pod has for itself."""
+    """Assert that no running container has CPUs that another pod has for itself."""
     own = {uid: data["placement"] for uid, data in play.disk.items() if data.get("placement")}
     given = {uid: parse_cpus(next(iter(placed.values()))["cpus"]) or frozenset() for uid, placed in own.items()}
     for uid in play.containers:
@@ -247,7 +247,7 @@ def test_no_resize_changes_what_a_static_policy_has_given(
 
 
 class TestInherited:
-    """What a Go kubelet gave to pods of which there is no record yet."""
+    """Has what a Go kubelet gave to pods of which there is no record yet."""
 
     GIVEN: ClassVar = {
         uid: PodPlacement(containers={"c": ContainerPlacement(cpus=frozenset({cpu}))})

@@ -1,0 +1,60 @@
+"""Reads and writes what the files of the CPU and the memory manager have in common: a checksum over the dump of a Go
+struct, and from newer kubelets the content again in a string `data`, which then counts (node.md 4.14).
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from services.podsync.core.checkpoints.checksums import (
+    CheckpointError,
+    Fault,
+    corrupted,
+    dump_checksum,
+    load_checkpoint,
+    text_checksum,
+)
+from services.podsync.core.checkpoints.go_types import GoStruct, GoValueError
+
+
+def read_value(content: bytes, form: GoStruct, written: Iterable[GoStruct]) -> dict[str, Any]:
+    """Return the value of this form. `written`: the structs whose dump a version has taken the checksum of; a checksum
+    of 0 is not compared. Raises CheckpointError."""
+    raw = load_checkpoint(content)
+    inner = _embedded_data(raw)
+    try:
+        value: dict[str, Any] = form.from_json(raw if inner is None else inner)
+    except GoValueError as error:
+        raise CheckpointError(Fault.UNKNOWN_FORM, str(error)) from None
+    checksum = value["checksum"]
+    if inner is None and checksum and checksum not in {_checksum(other, value) for other in written}:
+        raise corrupted()
+    return value
+
+
+def write_value(form: GoStruct, value: dict[str, Any]) -> bytes:
+    """Return the content of the file. `value` needs no checksum."""
+    return form.json_text({**value, "checksum": _checksum(form, value)}).encode()
+
+
+def _checksum(form: GoStruct, value: dict[str, Any]) -> int:
+    return dump_checksum(form.dump({**value, "checksum": 0}))
+
+
+def _embedded_data(raw: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the object in the string `data`, None for a file without one. Raises CheckpointError."""
+    text = raw.get("data")
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise CheckpointError(Fault.UNKNOWN_FORM, "data is not a string")
+    if raw.get("dataChecksum") != text_checksum(text):
+        raise corrupted()
+    try:
+        inner = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise CheckpointError(Fault.NOT_JSON, "data is not JSON") from None
+    if not isinstance(inner, dict):
+        raise CheckpointError(Fault.UNKNOWN_FORM, "data is not a JSON object")
+    return inner
