@@ -71,7 +71,7 @@ FIRST_ENDS = "[ -e /out/$FILE ] && exec sleep 1000000; note once; exit 42"
 
 def every_kind(notes: Notes) -> dict[str, Object]:
     """By manifest name."""
-    soon = {"periodSeconds": 1, "failureThreshold": 30}
+    soon = {"periodSeconds": 1, "failureThreshold": 30, "timeoutSeconds": 60}
     empty = {"name": "v", "emptyDir": {}}
     part = {"name": "v", "mountPath": "/part", "subPath": "a/b"}
     rules = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]

@@ -14,6 +14,7 @@ from pathlib import Path
 import aiohttp
 
 from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.stopped import wait_stopped
 
 READY_TIMEOUT = 2 * WAIT_SECONDS  # for a program to get ready
 
@@ -90,8 +91,11 @@ class Programs:
         return (self._directory / f"{program}.log").read_text(errors="replace")
 
     def signal(self, program: str, number: signal.Signals) -> None:
-        """Send the signal to the program."""
-        self._processes[program].send_signal(number)
+        """Send the signal to the program; after SIGSTOP it is stopped."""
+        process = self._processes[program]
+        process.send_signal(number)
+        if number == signal.SIGSTOP:
+            wait_stopped(process.pid)
 
     async def kill(self, program: str) -> None:
         """Send SIGKILL to the program, stopped or not; do nothing when it does not run."""
