@@ -150,10 +150,8 @@ class CsiDriver:
 
     def fault(self, method: str, what: str = "", times: int = 1) -> None:
         """The next calls of the method fail so; "" = they do not."""
-        path = self.state / "faults.json"
-        faults = json.loads(path.read_text()) if path.exists() else {}
-        faults[method] = [what] * times if what else []
-        path.write_text(json.dumps(faults))
+        with self._lock:  # calls of other threads take theirs from the file meanwhile
+            self._write_faults({**self._read_faults(), method: [what] * times if what else []})
 
     def volume(self, volume: str) -> Path:
         """The directory that is the volume."""
@@ -220,14 +218,22 @@ class CsiDriver:
 
     def _next_fault(self, method: str) -> str:
         with self._lock:
-            path = self.state / "faults.json"
-            faults = json.loads(path.read_text()) if path.exists() else {}
+            faults = self._read_faults()
             waiting = faults.get(method) or []
             if not waiting:
                 return ""
-            faults[method] = waiting[1:]
-            path.write_text(json.dumps(faults))
+            self._write_faults({**faults, method: waiting[1:]})
             return str(waiting[0])
+
+    def _read_faults(self) -> dict[str, list[str]]:
+        path = self.state / "faults.json"
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+
+    def _write_faults(self, faults: dict[str, list[str]]) -> None:
+        """Replace the file, which another process reads as well."""
+        temporary = self.state / "faults.new"
+        temporary.write_text(json.dumps(faults))
+        temporary.rename(self.state / "faults.json")
 
     def _get_info(self, request: Any) -> Any:
         return registration_pb2.PluginInfo(
