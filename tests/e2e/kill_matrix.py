@@ -7,7 +7,6 @@ pods, and performs what its core decides until nothing is left to do. The other 
 
 import os
 import signal
-import subprocess
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
@@ -35,6 +34,7 @@ from shared.files.tree_removal import RemovalProgress
 from shared.host.mountinfo import below
 from shared.model.objects import Object
 from shared.time.clock import SystemClock
+from tests.support.runtime.loop_devices import backing_files
 
 CONFIG = {"data": {"key": "content"}}
 DRIVER = "hostpath.csi.k8s.io"
@@ -63,6 +63,11 @@ class Kind:
     persistent: bool = False
     block: bool = False
     keeps: bool = False  # what was written to it stays after the pod
+
+    @property
+    def has_device(self) -> bool:
+        """Return whether it is on a loop device."""
+        return self.block or "local" in self.source
 
 
 @dataclass
@@ -101,8 +106,7 @@ class Machine:
     def mounts(self) -> list[str]:
         """Every mount point below the root directory, as often as something is mounted there, and the loop devices on
         what is below it."""
-        loops = subprocess.run(["losetup", "-a"], check=True, capture_output=True, text=True).stdout.splitlines()
-        found = [line.partition("(")[2] for line in loops if str(self.root) in line]
+        found = [file for file in backing_files().values() if f"{self.root}/" in file]
         mounts = [point for point in below(mount_table(), str(self.root)) if point != str(self.root)]
         return sorted([*mounts, *found])
 

@@ -1,7 +1,6 @@
 """PersistentVolumeClaims on a real API server, whose controllers bind them: local directories, devices, block volumes.
 Whatever is killed, the data stays and no mount is left."""
 
-import asyncio
 import os
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +16,7 @@ from shared.model.objects import Object
 from tests.support.agents.agent import NODE
 from tests.support.clusters.cluster import Cluster
 from tests.support.installed.lacking import require_command
+from tests.support.runtime.loop_devices import devices_below, exclusive_loop_devices
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
@@ -40,11 +40,12 @@ def device(tmp_path: Path) -> Iterator[str]:
     image = tmp_path / "disk.img"
     image.touch()
     os.truncate(image, 64 << 20)
-    loop = subprocess.run(
-        ["losetup", "-f", "--show", str(image)], check=True, capture_output=True, text=True
-    ).stdout.strip()
-    yield loop
-    subprocess.run(["losetup", "-d", loop], check=False)
+    with exclusive_loop_devices():
+        loop = subprocess.run(
+            ["losetup", "-f", "--show", str(image)], check=True, capture_output=True, text=True
+        ).stdout.strip()
+        yield loop
+        subprocess.run(["losetup", "-d", loop], check=False)
 
 
 async def create_volume(cluster: Cluster, name: str, path: str, **spec: Any) -> None:
@@ -170,7 +171,6 @@ async def test_a_block_volume_is_a_device_of_the_container(cluster: Cluster, dev
     await until_unmounted(cluster, "raw")
 
     async def detached() -> bool:
-        listed = await asyncio.to_thread(subprocess.run, ["losetup", "-a"], capture_output=True, text=True, check=True)
-        return str(cluster.agent.home.path) not in listed.stdout
+        return not devices_below(cluster.agent.home.path)
 
     await cluster.wait_for(detached, "every loop device of the agent to be detached", SECONDS)

@@ -20,6 +20,7 @@ from shared.files.tree_removal import RemovalProgress
 from shared.host.mountinfo import below
 from shared.time.clock import SystemClock
 from tests.support.installed.lacking import require_command
+from tests.support.runtime.loop_devices import devices_below, exclusive_loop_devices
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime]
 CAP_SYS_RESOURCE = 24
@@ -64,7 +65,7 @@ class Machine:
 
     def loops(self) -> list[str]:
         """The loop devices on what is below the root directory."""
-        return [line for line in output("losetup", "-a").splitlines() if self.root in line]
+        return devices_below(self.root)
 
 
 def output(*command: str) -> str:
@@ -77,13 +78,14 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         require_command(program)
     if not Path("/dev/loop-control").exists():
         pytest.skip("the kernel of this machine has no loop devices")
-    machine = Machine(tmp_path)
-    yield machine
-    for line in machine.loops():
-        subprocess.run(["losetup", "-d", line.partition(":")[0]], check=False)
-    for point in below(mount_table(), str(tmp_path)):
-        unmount_all(Path(point))
-    subprocess.run(["losetup", "-d", machine.device], check=False)
+    with exclusive_loop_devices():
+        machine = Machine(tmp_path)
+        yield machine
+        for device in machine.loops():
+            subprocess.run(["losetup", "-d", device], check=False)
+        for point in below(mount_table(), str(tmp_path)):
+            unmount_all(Path(point))
+        subprocess.run(["losetup", "-d", machine.device], check=False)
 
 
 def test_a_device_is_formatted_once_shared_by_pods_and_keeps_its_data(machine: Machine) -> None:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from shared.host.mountinfo import below
 from tests.e2e.kill_matrix import DRIVER, UID, Kind, Machine
 from tests.fakes.csi_driver import STAGE
 from tests.support.installed.lacking import require_command
+from tests.support.runtime.loop_devices import devices_below, exclusive_loop_devices
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime, pytest.mark.timeout(900)]
 
@@ -40,14 +42,16 @@ FILES = ("configMap", "projected token")
 
 
 @pytest.fixture
-def directory() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="kill", dir="/tmp") as name:
+def directory(request: pytest.FixtureRequest) -> Iterator[Path]:
+    has_device = KINDS[request.node.callspec.params["machine"]].has_device
+    with (
+        exclusive_loop_devices() if has_device else nullcontext(),
+        tempfile.TemporaryDirectory(prefix="kill", dir="/tmp") as name,
+    ):
         path = Path(name)
         yield path
-        loops = subprocess.run(["losetup", "-a"], check=True, capture_output=True, text=True).stdout.splitlines()
-        for line in reversed(loops):
-            if name in line:
-                subprocess.run(["losetup", "-d", line.partition(":")[0]], check=False)
+        for device in reversed(devices_below(path)):
+            subprocess.run(["losetup", "-d", device], check=False)
         for point in below(mount_table(), name):
             unmount_all(Path(point))
 
@@ -60,7 +64,7 @@ def machine(directory: Path, request: pytest.FixtureRequest, monkeypatch: pytest
     host = directory / "host"
     host.mkdir()
     values = {"host": str(host), "device": ""}
-    if "local" in kind.source or kind.block:
+    if kind.has_device:
         image = directory / "disk.img"
         image.touch()
         os.truncate(image, 8 << 20)
