@@ -69,8 +69,10 @@ async def test_a_slow_call_makes_a_pod_late_and_nothing_twice(node: BadNode, met
 
 async def test_a_start_that_fails_once_is_tried_again(node: BadNode) -> None:
     rule = node.rule("fail", "StartContainer", "no luck", pod="once")
+    again = node.rule("hang", "StartContainer", pod="once")  # the next try: the failure is shown until it is seen
     node.put("once")
     await node.shows("once", "RunContainerError", "no luck")
+    again.release.set()
     await node.runs("once")
     assert rule.count == 1
     await node.ends("once")

@@ -35,7 +35,7 @@ def cpus_of(container: Container) -> frozenset[int]:
 
 async def cpus_inside(world: World, container: Container) -> str:
     """Return the CPUs on which a process that is started in the container now may run."""
-    answer = await world.runtime.exec_sync(container.id, ["grep", "Cpus_allowed_list", "/proc/self/status"], timeout=10)
+    answer = await world.runtime.exec_sync(container.id, ["grep", "Cpus_allowed_list", "/proc/self/status"], timeout=60)
     return answer.stdout.decode().split()[-1]
 
 
