@@ -41,6 +41,7 @@ class Page:
         self.problems: list[str] = []
         self.requests: list[str] = []  # URLs
         self._incomplete = False  # a file of the page was dropped
+        self._before_incomplete: int | None = None  # number of problems before a page that is opened once more
         self._loaded = asyncio.Event()  # the page and its files have come, or failed to come
 
     async def receive(self) -> None:
@@ -57,6 +58,9 @@ class Page:
                     self._incomplete = True
             elif event.get("method") == "Page.loadEventFired":
                 self._loaded.set()
+            elif event.get("method") == "Runtime.executionContextsCleared" and self._before_incomplete is not None:
+                del self.problems[self._before_incomplete :]  # what one file lacks of another is no fault of the page
+                self._before_incomplete = None
             elif event.get("method") == "Runtime.exceptionThrown":
                 self.problems.append(str(event["params"]["exceptionDetails"]))
             elif event.get("method") == "Network.requestWillBeSent":
@@ -75,7 +79,7 @@ class Page:
 
     async def open(self, url: str) -> None:
         """Go to this address, and wait until the page and all of its files are there."""
-        complete = False
+        complete, before = False, len(self.problems)
         while not complete:
             self._incomplete = False
             self._loaded.clear()
@@ -83,6 +87,8 @@ class Page:
             async with asyncio.timeout(WAIT_SECONDS):
                 await self._loaded.wait()
             complete = _INTERFACES_CHANGED not in error and not self._incomplete
+            if not complete:
+                self._before_incomplete = before
 
     async def show(self, width: int, height: int, scheme: str = "light") -> None:
         """Take this size in CSS pixels, as a telephone where it is narrow, and this colour scheme."""
