@@ -57,6 +57,8 @@ async def test_a_condition_that_is_bad_and_rates_of_interfaces_appear_without_a_
     assert await page.value(kind) == "state good"
     await page.value("takeChange({conditions: [{type: 'Ready', status: 'False', reason: '', message: '', since: ''}]})")
     assert await page.value(kind) == "state bad" and (await texts(page, "conditions"))[0][4] == "-"
+    shown.node.use_node()  # rates are those since this reading, however long ago the first one was
+    await shown.node.network.settle()
     await state.sample()
     shown.node.network.clock.advance(10)
     shown.node.use_node(10)
