@@ -24,9 +24,9 @@ _HANGS = """
 import pathlib, signal, subprocess, time, pytest
 @pytest.mark.timeout(1)
 def test_hangs():
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
     child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     pathlib.Path(PLACE, "child").write_text(str(child.pid))
-    signal.signal(signal.SIGALRM, signal.SIG_IGN)
     pathlib.Path(PLACE, "ignores").touch()
     time.sleep(1000)
 """

@@ -17,13 +17,14 @@ from shared.log.log_copy import StreamCopy, adopt_stream
 from shared.log.log_lines import JsonFormat, TextFormat
 from shared.log.log_verbosity import CHATTY, Verbosity, verbose
 from shared.log.process_log import LogFile, set_levels, start_log
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture
 def handler(tmp_path: Path) -> Iterator[LogFile]:
     handler = LogFile("podsync", take_stdio=False)
     yield handler
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_lines_before_the_directory_is_known_are_kept(handler: LogFile, tmp_path
     handler.emit(record("early"))
     handler.open(str(tmp_path / "log"))
     handler.emit(record("late"))
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
     assert written(tmp_path / "log/podsync.log") == ["early", "late"]
 
 
@@ -75,7 +76,7 @@ def test_lines_before_the_configuration_is_known_come_out_in_its_form(handler: L
     handler.emit(record(structured("early", pod="ns/web")))
     configure_log(handler, configured(logging_format="json"))
     handler.open(str(tmp_path))
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
     found = json.loads((tmp_path / "podsync.log").read_text())
     assert (found["msg"], found["pod"], found["logger"]) == ("early", "ns/web", "podsync")
 
@@ -85,7 +86,7 @@ def test_an_argument_that_changes_later_does_not_change_the_line(handler: LogFil
     handler.emit(record("pods: %s", args=(pods,)))
     pods.append("b")
     handler.open(str(tmp_path))
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
     assert written(tmp_path / "podsync.log") == ["['a']".join(("pods: ", ""))]
 
 
@@ -96,7 +97,7 @@ def test_a_full_queue_drops_and_counts(monkeypatch: pytest.MonkeyPatch, tmp_path
         handler.emit(record("x"))
     assert handler.dropped == 3
     handler.open(str(tmp_path))
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
     assert written(tmp_path / "podsync.log") == ["x", "x", "3 lines lost"]
 
 
@@ -106,7 +107,7 @@ def test_the_file_is_rotated_by_size(tmp_path: Path) -> None:
     handler._thread.join(0)
     for number in range(6):
         handler._write([f"{number}" + "x" * 120 + "\n"])
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["podsync.log", "podsync.log.1", "podsync.log.2"]
     assert (tmp_path / "podsync.log").read_text().startswith("5")
     assert (tmp_path / "podsync.log.2").read_text().startswith("3")
@@ -117,7 +118,7 @@ def test_a_moved_file_is_created_again(handler: LogFile, tmp_path: Path) -> None
     (tmp_path / "podsync.log").rename(tmp_path / "elsewhere")
     handler.reopen()
     handler.emit(record("after"))
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
     assert "after" in (tmp_path / "podsync.log").read_text()
 
 
@@ -148,7 +149,7 @@ def test_a_disk_that_becomes_full_within_a_line_spoils_no_other(
 def test_finishing_an_unopened_log_does_not_hang() -> None:
     handler = LogFile("podsync", take_stdio=False)
     handler.emit(record("x"))
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
     assert not any(thread is handler._thread for thread in threading.enumerate())
 
 
@@ -159,7 +160,7 @@ def test_flushing_waits_until_all_queued_lines_are_written(handler: LogFile, tmp
         handler.emit(record(str(number)))
     handler.flush()
     assert written(tmp_path / "podsync.log")[-1] == "999"
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
     handler.flush()  # the thread has ended: no hang
 
 
@@ -174,7 +175,7 @@ def test_a_record_no_form_can_show_ends_no_thread(handler: LogFile, tmp_path: Pa
     handler.open(str(tmp_path))
     for text in ("before", "bad", "after"):
         handler.emit(record(text))
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
     assert written(tmp_path / "podsync.log") == ["before", "1 lines lost", "after"]
 
 
@@ -183,7 +184,7 @@ def test_verbosity_is_part_of_a_json_line_and_decides_what_is_taken(handler: Log
     handler.open(str(tmp_path))
     for level in (logging.INFO, verbose(1), logging.DEBUG, verbose(6), logging.ERROR):
         handler.emit(record("x", level))
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
     found = [json.loads(line).get("v") for line in (tmp_path / "podsync.log").read_text().splitlines()]
     assert found == [0, 1, 4, None]
 
@@ -195,7 +196,7 @@ def test_the_copy_has_the_lines_of_the_file(handler: LogFile, tmp_path: Path, fo
     handler.emit(record("early"))
     handler.open(str(tmp_path))
     handler.emit(record("two\nlines", logging.ERROR))
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
     assert (tmp_path / "stderr").read_text() == (tmp_path / "podsync.log").read_text()
 
 
@@ -207,7 +208,7 @@ def test_info_is_split_off_where_there_is_an_output(handler: LogFile, tmp_path: 
     handler.open(str(tmp_path))
     for level in (logging.INFO, logging.WARNING, logging.ERROR):
         handler.emit(record(logging.getLevelName(level), level))
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
     assert written(tmp_path / "podsync.log") == ["INFO", "WARNING", "ERROR"]
     assert written(tmp_path / "stderr") == (["WARNING", "ERROR"] if has_stdout else ["INFO", "WARNING", "ERROR"])
     assert not has_stdout or written(tmp_path / "stdout") == ["INFO"]
@@ -224,7 +225,7 @@ def test_without_a_file_the_copy_goes_on_and_the_file_follows(handler: LogFile, 
     (tmp_path / "log").unlink()
     (tmp_path / "log").mkdir()
     handler.emit(record("to both"))
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
     assert written(tmp_path / "stderr") == ["to the copy", "to both"]
     assert written(tmp_path / "log/podsync.log") == ["to both", "1 lines lost"]
 
@@ -243,7 +244,7 @@ def test_a_service_adopts_the_operators_streams(
     handler.open(str(tmp_path))
     logging.getLogger("services.x").debug("hello %s", "world")
     logging.getLogger("aiohttp.x").info("not to be seen")
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
     assert written(tmp_path / "stderr") == written(tmp_path / "podsync.log") == ["hello world"]
 
 
@@ -253,7 +254,7 @@ def test_without_the_variables_there_is_no_copy(root: logging.Logger, monkeypatc
     handler = start_log("podsync")
     assert handler.stderr is None and handler.stdout is None
     assert not root.isEnabledFor(logging.DEBUG) and logging.getLogger("aiohttp").level == logging.WARNING
-    handler.finish()
+    handler.finish(WAIT_SECONDS)
 
 
 def test_a_level_that_holds_already_is_not_set_again(root: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
