@@ -67,6 +67,8 @@ if order == "full":
     for number in range(200):
         log.info("before %d", number)
         handler.flush()
+    while not handler.stderr.dropped:  # the copy is written by a thread of its own, which may be late
+        time.sleep(0.01)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     log.info("after")
 if order == "log":
