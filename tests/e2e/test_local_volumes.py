@@ -20,7 +20,9 @@ from shared.files.tree_removal import RemovalProgress
 from shared.host.mountinfo import below
 from shared.time.clock import SystemClock
 from tests.support.installed.lacking import require_command
-from tests.support.runtime.loop_devices import devices_below, exclusive_loop_devices
+from tests.support.runtime.loop_devices import devices_below, exclusive_loop_devices, is_unused
+from tests.support.waits.deadline import WAIT_SECONDS
+from tools.leftovers import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime]
 CAP_SYS_RESOURCE = 24
@@ -105,6 +107,7 @@ def test_a_device_is_formatted_once_shared_by_pods_and_keeps_its_data(machine: M
     machine.stop("b")
     machine.plugin.unmount_device("pv")
     assert machine.mounts() == []
+    wait_unused(machine)
     assert (machine.start("c", source) / "data").read_text() == "kept"
 
 
@@ -232,6 +235,12 @@ def end(machine: Machine) -> None:
     machine.directories.remove("a")
     left: tuple[Any, ...] = (machine.mounts(), machine.loops(), machine.plugin.reconstruct_devices())
     assert left == ([], [], [])
+    wait_unused(machine)
+
+
+def wait_unused(machine: Machine) -> None:
+    """Wait until nothing has the device, which has been unmounted, for itself."""
+    assert wait_until(lambda: is_unused(machine.device), WAIT_SECONDS), f"{machine.device} is in use"
 
 
 def write(path: Path, *, block: bool) -> None:

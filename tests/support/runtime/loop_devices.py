@@ -4,7 +4,9 @@ A device is detached once no process has it open. Two processes that attach a fi
 device, and the one that is refused keeps it open for 0.2 s more. `losetup -a` opens every device for a moment.
 """
 
+import errno
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,3 +39,15 @@ def backing_files() -> dict[str, str]:
 def devices_below(directory: Path | str) -> list[str]:
     """Return the loop devices whose file is below the directory."""
     return sorted(device for device, file in backing_files().items() if f"{directory}/" in file)
+
+
+def is_unused(device: str) -> bool:
+    """Return whether no file system and no program has the device for itself. After an unmount its file system may stay
+    for a moment, for a container that starts has copies of all mounts until it has given them up."""
+    try:
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True
