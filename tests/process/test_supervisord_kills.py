@@ -84,7 +84,7 @@ def services_of(world: World) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if not entry.name.isdecimal() or (entry / "comm").read_text().strip() not in NAMES:
+            if not entry.name.isdecimal() or (entry / "comm").read_text(errors="replace").strip() not in NAMES:
                 continue
             if os.fsencode(str(world.home.supervisord_conf)) in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))

@@ -207,7 +207,7 @@ def _family_of(mark: str) -> set[int]:
         if not entry.name.isdigit():
             continue
         try:
-            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
             environment = (entry / "environ").read_bytes().split(b"\0")
         except OSError:
             continue  # ended meanwhile
