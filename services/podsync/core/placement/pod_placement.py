@@ -1,10 +1,11 @@
-"""Has what was given to the containers of one pod alone: CPUs, and blocks of the memory of NUMA nodes.
+"""Has what was given to the containers of one pod alone: CPUs, blocks of the memory of NUMA nodes, and devices.
 It is saved with the verdict on the pod and never changes while the pod is active.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bus.messages.device_plugins import AllocatedDevices
 from services.podsync.core.placement.hint import NodeSet
 from shared.model.cpu_list import write_cpus
 from shared.model.machine_topology import CpuSet
@@ -20,12 +21,23 @@ class MemoryBlock:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ContainerDevices:
+    """Has the devices of one resource that one container was given. They are its own as soon as they are saved; the
+    container may start once the plugin has answered what it needs for them."""
+
+    resource: str  # such as nvidia.com/gpu
+    ids: frozenset[str]  # the plugin's names of the devices
+    setup: AllocatedDevices | None = None  # the plugin's answer to Allocate; None = it has not answered yet
+
+
+@dataclass(frozen=True, kw_only=True)
 class ContainerPlacement:
     """Has what one container was given. `cpus` empty: it runs on the shared pool. `memory` empty: on all nodes.
     `affinity`: the NUMA nodes that the topology manager chose for it; None = any."""
 
     cpus: CpuSet = frozenset()
     memory: tuple[MemoryBlock, ...] = ()
+    devices: tuple[ContainerDevices, ...] = ()  # one for each resource that it requests, by name
     affinity: NodeSet | None = None
 
 
