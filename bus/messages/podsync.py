@@ -25,6 +25,14 @@ class NumaMemory:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GivenDevices:
+    """Has the devices of one resource that a container has."""
+
+    resource: str  # its name, such as `nvidia.com/gpu`
+    ids: tuple[str, ...]  # the plugin's names of the devices, in ascending order
+
+
+@dataclass(frozen=True, kw_only=True)
 class AdmittedPod:
     """Stream `pods.admitted`, key: pod UID. The verdict on a pod and its lifecycle state, without the pod itself."""
 
@@ -41,6 +49,8 @@ class AdmittedPod:
     cpus: dict[str, str] = field(default_factory=dict)
     # container → memory that it has alone; without the containers whose memory is of any NUMA node
     memory: dict[str, tuple[NumaMemory, ...]] = field(default_factory=dict)
+    # container → devices that it has, by resource; without the containers that have none
+    devices: dict[str, tuple[GivenDevices, ...]] = field(default_factory=dict)
 
     @property
     def finished(self) -> bool:
@@ -129,7 +139,8 @@ class NodePressure:
 class NodeResources:
     """Stream `node.resources`, key `node`: what this node has and what pods may have of it (node.md 1.6).
 
-    Resource name -> quantity text: cpu, memory, pods, ephemeral-storage, hugepages-<size>.
+    Resource name -> quantity text: cpu, memory, pods, ephemeral-storage, hugepages-<size>, and each resource of
+    `devices.resources`, with all devices as capacity and the healthy ones as allocatable.
     """
 
     capacity: dict[str, str]  # resource name -> quantity text
@@ -138,3 +149,6 @@ class NodeResources:
     # CPUs of the other containers while no container has CPUs alone; "" = all, with cpuManagerPolicy none
     shared_cpus: str = ""
     memory: tuple[NumaMemory, ...] = ()  # that containers can get alone; none without memoryManagerPolicy Static
+    # whether the amounts have all resources of device plugins; false until this process has received all of
+    # `devices.resources`
+    devices_known: bool = False

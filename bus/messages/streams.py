@@ -82,7 +82,7 @@ PODS_ADMITTED = Stream(
     "podsync",
     AdmittedPod,
     key=_UID,
-    content="verdict, lifecycle state, grace period, CPUs and NUMA memory of containers, finished",
+    content="verdict, lifecycle state, grace period, CPUs, NUMA memory and devices of containers, finished",
     recovery="on disk first: a record per pod",
 )
 PODS_VOLUMES = Stream(
@@ -130,8 +130,8 @@ NODE_RESOURCES = Stream(
     "podsync",
     NodeResources,
     key=_NODE,
-    content="capacity and allocatable, CPUs that containers can have alone or share",
-    recovery="the machine and the configuration",
+    content="capacity and allocatable, also of devices; CPUs that containers can have alone or share",
+    recovery="the machine, the configuration, `devices.resources`",
 )
 VOLUMES_MOUNTED = Stream(
     "volumes.mounted",

@@ -9,7 +9,7 @@ containerd and the processes of the root cgroup are in, where that is configured
 `pods/<uid>/etc-hosts`; the pod log directories.
 
 Follows: `pods.desired`, `pods.api_status` (for metrics alone) and `node.object` (sources), `runtime.pods`,
-`node.observed`, `node.usage` and `probes.results` (pleg), `volumes.mounted` (volume).
+`node.observed`, `node.usage` and `probes.results` (pleg), `volumes.mounted` and `devices.resources` (volume).
 
 Answers: GetPodPreview, from its present state, which does not change. Requests from sources the objects of a
 container's environment, Services, RuntimeClasses, pull secrets, and our Node before a pod is rejected because of its

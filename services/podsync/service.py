@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from bus.messages.streams import NODE_RESOURCES, PODS_PULLS, events_of
+from bus.messages.streams import PODS_PULLS, events_of
 from bus.stream import EventRecorder
 from services.frame.container_runtime import container_runtime
 from services.frame.generation import supervisor_generation
@@ -30,6 +30,7 @@ from services.podsync.controllers.placement_metrics import PlacementMetrics
 from services.podsync.controllers.pod_loop import PodLoop
 from services.podsync.controllers.pod_previews import PodPreviews
 from services.podsync.controllers.pod_streams import PodStreams
+from services.podsync.controllers.published_resources import PublishedResources
 from services.podsync.controllers.pull_watch import PullWatch
 from services.podsync.core.machine import PodSync, Settings
 from shared.cri.interface import Runtime
@@ -75,9 +76,7 @@ class PodSyncService:
             agent_start=generation,
         )
         self.core = PodSync(settings, self.checkpoint.load_all())
-        published = bus.own(NODE_RESOURCES)
-        published.put("node", resources if placer is None else with_placement(resources, placer))
-        published.mark_complete()
+        PublishedResources(bus, resources if placer is None else with_placement(resources, placer))
         events = EventRecorder(bus.own(events_of("podsync")), clock)
         self._pull_watch = PullWatch(runtime, clock, bus.own(PODS_PULLS), self.stories, events.record)
         self.calls = calls_over(

@@ -1,4 +1,5 @@
-"""Sets capacity and allocatable of the Node (node.md 1.6): podsync's amounts replace those that others wrote.
+"""Sets capacity and allocatable of the Node (node.md 1.6): podsync's amounts, also of this node's device plugins,
+replace those that others wrote.
 
 Resources that podsync does not compute are foreign: an administrator or another agent's device plugins set them.
 """
@@ -22,9 +23,11 @@ def set_capacity(
 
     Foreign allocatable is set to the capacity where there is none yet, or where it still is one of the amounts in
     `given`, which this agent set; an amount that others set is never raised. `devices`, the resources that the device
-    plugin checkpoint names, are 0 in both lists, because no device plugin has registered with this agent.
+    plugin checkpoint names, are 0 in both lists where no device plugin has registered them with this agent; until that
+    is known they stay as they are, so that a restart of a process does not change them.
     """
-    capacity = {**quantities(status, "capacity"), **dict.fromkeys(devices, "0"), **resources.capacity}
+    unregistered = devices if resources.devices_known else ()
+    capacity = {**quantities(status, "capacity"), **dict.fromkeys(unregistered, "0"), **resources.capacity}
     before = quantities(status, "allocatable")
     kept = {name: amount for name, amount in before.items() if not is_extended(name)}
     foreign = {

@@ -60,6 +60,7 @@ WELL = NodeObserved(
 RESOURCES = NodeResources(
     capacity={"cpu": "2", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"},
     allocatable={"cpu": "1800m", "memory": "7Gi", "pods": "110", "ephemeral-storage": "90Gi"},
+    devices_known=True,
 )
 NO_DISK_PRESSURE = {
     "type": "DiskPressure",

@@ -38,7 +38,9 @@ FACTS = NodeFacts(
     now="t9",
     network=HostNetwork(assigned=frozenset({"10.0.0.1"}), default_routes=("10.0.0.1",)),
     resources=NodeResources(
-        capacity={"cpu": "4", "hugepages-2Mi": "0"}, allocatable={"cpu": "3", "hugepages-2Mi": "0"}
+        capacity={"cpu": "4", "hugepages-2Mi": "0"},
+        allocatable={"cpu": "3", "hugepages-2Mi": "0"},
+        devices_known=True,
     ),
     observed=OBSERVED,
     images=(NodeImage(id="i", names=tuple("abcdefg"), size_bytes=9), NodeImage(id="j", names=(), size_bytes=1)),
@@ -153,6 +155,15 @@ def test_what_a_device_plugin_checkpoint_names_is_zero() -> None:
     before = {"capacity": {"x/r": "8"}, "allocatable": {"x/r": "8"}}
     assert foreign(before, devices=devices) == foreign({}, devices=devices) == ("0", "0")
     assert foreign(before, devices=devices, given={"x/r": ("8",)}) == ("0", "0")
+
+
+def test_what_a_device_plugin_checkpoint_names_stays_until_the_devices_of_this_node_are_known() -> None:
+    assert FACTS.resources is not None
+    unknown = replace(FACTS.resources, devices_known=False)
+    before = {"capacity": {"x/r": "8"}, "allocatable": {"x/r": "7"}}
+    assert foreign(before, devices=frozenset({"x/r"}), resources=unknown) == ("8", "7")
+    known = replace(FACTS.resources, capacity={"x/r": "9"}, allocatable={"x/r": "8"})
+    assert foreign(before, devices=frozenset({"x/r"}), resources=known) == ("9", "8")
 
 
 def test_only_amounts_that_this_agent_gave_are_its_own() -> None:

@@ -1,8 +1,9 @@
 """Computes the node's capacity and allocatable (node.md 1.6). Pure."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
+from bus.messages.device_plugins import DeviceResource
 from bus.messages.podsync import NodeResources
 from shared.model.eviction import threshold_amount
 from shared.model.quantity import ZERO, Quantity
@@ -42,6 +43,27 @@ def node_resources(machine: Machine, reserved: Reservations) -> NodeResources:
     pages = sum((amount.base() for name, amount in capacity.items() if name.startswith(HUGEPAGES)), 0)
     allocatable["memory"] = max(ZERO, allocatable["memory"] - Quantity.of(pages))
     return NodeResources(capacity=written(capacity), allocatable=written(allocatable))
+
+
+def device_amounts(resource: DeviceResource) -> tuple[int, int]:
+    """Return how many devices of the resource the node has, and how many of them are healthy."""
+    if resource.dropped:
+        return 0, 0
+    return len(resource.devices), sum(device.healthy for device in resource.devices)
+
+
+def with_devices(
+    resources: NodeResources, devices: Iterable[DeviceResource], vanished: Iterable[str] = ()
+) -> NodeResources:
+    """Return the resources with those of device plugins. The amounts of a resource without devices are 0, so that the
+    Node still shows it (node.md 4.15), and so are those of the resources `vanished`, which the plugins once had."""
+    amounts = dict.fromkeys(vanished, (0, 0)) | {each.resource: device_amounts(each) for each in devices}
+    return replace(
+        resources,
+        capacity=resources.capacity | {name: str(every) for name, (every, _) in amounts.items()},
+        allocatable=resources.allocatable | {name: str(healthy) for name, (_, healthy) in amounts.items()},
+        devices_known=True,
+    )
 
 
 def _capacity(machine: Machine, reserved: Reservations) -> ResourceList:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from bus.messages.podsync import AdmittedPod, NumaMemory, PodProbes, PodState, PodVolumes
-from services.podsync.core.placement.pod_placement import MemoryBlock
+from bus.messages.podsync import AdmittedPod, GivenDevices, NumaMemory, PodProbes, PodState, PodVolumes
+from services.podsync.core.placement.pod_placement import ContainerDevices, MemoryBlock
 from services.podsync.core.pod.saved import Pod, Saved
 from shared.model.cpu_list import write_cpus
 from shared.podspec.containers import used_volumes
@@ -50,6 +50,7 @@ def published(uid: str, name: str, namespace: str, saved: Saved) -> Published:
             grace_seconds=None if saved.state is PodState.SYNC else saved.grace_seconds,
             cpus={name: write_cpus(own.cpus) for name, own in given.items() if own.cpus},
             memory={name: numa_memory(own.memory) for name, own in given.items() if own.memory},
+            devices={name: _given_devices(own.devices) for name, own in given.items() if own.devices},
         ),
         volumes=PodVolumes(
             uid=uid,
@@ -66,6 +67,10 @@ def published(uid: str, name: str, namespace: str, saved: Saved) -> Published:
 def numa_memory(blocks: Iterable[MemoryBlock]) -> tuple[NumaMemory, ...]:
     """Return the blocks as messages have them."""
     return tuple(NumaMemory(nodes=tuple(sorted(b.nodes)), kind=b.kind, size=b.size) for b in blocks)
+
+
+def _given_devices(given: Iterable[ContainerDevices]) -> tuple[GivenDevices, ...]:
+    return tuple(GivenDevices(resource=each.resource, ids=tuple(sorted(each.ids))) for each in given)
 
 
 def mounted_volumes(saved: Saved) -> tuple[str, ...]:

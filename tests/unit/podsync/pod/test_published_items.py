@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from bus import codec
-from bus.messages.podsync import PodState
+from bus.messages.podsync import GivenDevices, PodState
+from services.podsync.core.placement.pod_placement import ContainerDevices, ContainerPlacement, PodPlacement
 from services.podsync.core.pod.published_items import Published, published
 from services.podsync.core.pod.saved import Saved
 
@@ -113,3 +114,14 @@ def test_the_state_of_a_pod_takes_a_few_hundred_bytes_whatever_its_spec() -> Non
     containers = [{**CONTAINER, "name": f"c{number}"} for number in range(50)]
     many = replace(RUNNING, pod={**POD, "spec": {**POD["spec"], "containers": containers}})
     assert codec.encode(shown(many).admitted) == codec.encode(shown(RUNNING).admitted)
+
+
+def test_the_devices_of_each_container_are_shown_until_its_pod_has_stopped() -> None:
+    gpus = ContainerDevices(resource="example.com/gpu", ids=frozenset({"b", "a"}))
+    placement = PodPlacement(containers={"c": ContainerPlacement(devices=(gpus,)), "plain": ContainerPlacement()})
+    running = replace(RUNNING, placement=placement)
+    given = {"c": (GivenDevices(resource="example.com/gpu", ids=("a", "b")),)}
+    assert shown(running).admitted.devices == given
+    assert shown(replace(running, state=PodState.TERMINATING)).admitted.devices == given
+    assert shown(replace(running, state=PodState.TERMINATED)).admitted.devices == {}
+    assert shown(replace(running, rejected="UnexpectedAdmissionError")).admitted.devices == {}
