@@ -21,6 +21,7 @@ from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.cri.container_config import container_config
 from services.podsync.core.cri.container_inputs import ContainerInputs
 from services.podsync.core.cri.container_mounts import MountedVolume, wanted_subpaths
+from services.podsync.core.cri.device_setup import device_setup, with_device_variables
 from services.podsync.core.cri.dns import pod_dns
 from services.podsync.core.cri.environment import EnvFiles, References, container_environment
 from services.podsync.core.cri.hosts_file import hosts_file
@@ -32,6 +33,7 @@ from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
 from shared.model.runtime import Container
 from shared.podspec.containers import MANY_ENTRIES, every_container
+from shared.podspec.exec_space import ExecSpace
 from shared.podspec.hashing import container_hash
 
 
@@ -180,6 +182,7 @@ async def _subpaths(
             references=references,
             env_files=env_files,
         )
+        env = with_device_variables(device_setup(facts.placement, call.container), env, ExecSpace())
         return wanted_subpaths(spec, env, dict(call.image_volumes))
 
     return await operations.subpaths.prepare(

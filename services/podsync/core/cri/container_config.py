@@ -7,6 +7,7 @@ from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.cri.container_inputs import ContainerInputs
 from services.podsync.core.cri.container_mounts import block_devices, container_mounts
 from services.podsync.core.cri.container_resources import container_resources
+from services.podsync.core.cri.device_setup import device_setup, with_device_variables
 from services.podsync.core.cri.environment import container_environment
 from services.podsync.core.cri.message import ExplicitMessage, message
 from services.podsync.core.cri.sandbox_config import pod_labels
@@ -54,6 +55,8 @@ def container_config(pod: Object, container: Object, inputs: ContainerInputs, *,
         raise ContainerConfigError(f"unable to find target container {container['targetContainerName']}")
     if (container.get("resources") or {}).get("claims"):
         raise ContainerConfigError("resources.claims are not supported yet")
+    name = str(container.get("name") or "")
+    of_devices = device_setup(facts.placement, name)
     space = ExecSpace()
     env = container_environment(
         pod,
@@ -65,7 +68,7 @@ def container_config(pod: Object, container: Object, inputs: ContainerInputs, *,
         env_files=inputs.env_files,
         space=space,
     )
-    name = str(container.get("name") or "")
+    env = with_device_variables(of_devices, env, space)
     linux = message(
         resources=ExplicitMessage(container_resources(pod, container, facts)),
         security_context=ExplicitMessage(
@@ -101,10 +104,12 @@ def container_config(pod: Object, container: Object, inputs: ContainerInputs, *,
             termination_path=inputs.termination_path,
             image_volumes=inputs.image_volumes,
             mappings=inputs.mappings,
+            of_devices=of_devices.mounts,
         ),
-        devices=block_devices(container, inputs.volumes),
+        devices=[*of_devices.devices, *block_devices(container, inputs.volumes)],
+        CDI_devices=of_devices.cdi_devices,
         labels={**pod_labels(pod), CONTAINER_NAME: name},
-        annotations=_annotations(pod, container, inputs.restart_count),
+        annotations={**of_devices.annotations, **_annotations(pod, container, inputs.restart_count)},
         log_path=f"{name}/{inputs.restart_count}.log",
         linux=linux,
         stop_signal=(container.get("lifecycle") or {}).get("stopSignal") if facts.stop_signals else None,

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bus.messages.device_plugins import DeviceMount
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.cri.message import message
 from services.podsync.core.cri.user_namespaces import Mappings, id_mappings
@@ -85,12 +86,13 @@ def container_mounts(
     termination_path: str,
     image_volumes: Mapping[str, str] | None = None,
     mappings: Mappings | None = None,
+    of_devices: Sequence[DeviceMount] = (),
 ) -> list[Message]:
-    """Return the CRI Mounts: volumeMounts in spec order, then the hosts file, then the termination-message file.
-    `image_volumes`: volume name -> reference of its image as pulled. `mappings`: ids of the pod's user namespace, which
-    every mount has. Raises ContainerConfigError."""
+    """Return the CRI Mounts: those of device plugins, volumeMounts in spec order, the hosts file, and the
+    termination-message file. `image_volumes`: volume name -> reference of its image as pulled. `mappings`: ids of the
+    pod's user namespace, which every mount has. Raises ContainerConfigError."""
     images = {str(v.get("name")): v["image"] for v in (pod.get("spec") or {}).get("volumes") or () if v.get("image")}
-    mounts = []
+    mounts = [message(container_path=m.container_path, host_path=m.host_path, readonly=m.read_only) for m in of_devices]
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         if (name := mount.get("name")) in images:
             mounts.append(_image_mount(pod, container, mount, images[name], (image_volumes or {}).get(name), facts))
