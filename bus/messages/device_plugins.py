@@ -84,6 +84,8 @@ class AllocatedDevices:
     annotations: dict[str, str] = field(default_factory=dict)  # for the runtime
     cdi_devices: tuple[str, ...] = ()  # names of CDI devices, such as `nvidia.com/gpu=0`
     error: str = ""  # one line: why the devices could not be allocated
+    # With an error: the plugin could not be reached or has not answered in time, and may be asked again.
+    unanswered: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

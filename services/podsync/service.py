@@ -13,6 +13,7 @@ from services.frame.launch import Context
 from services.frame.restarted import restarted
 from services.podsync.adapters.calls.runtime_calls import calls_over
 from services.podsync.adapters.cluster_reads import LocalReads, SourcesReads
+from services.podsync.adapters.device_requests import DeviceRequests
 from services.podsync.adapters.inherited_placements import read_inherited_placements
 from services.podsync.adapters.node_facts_reader import read_machine_facts, read_node_facts, read_node_resources
 from services.podsync.adapters.node_placer import read_node_placer, with_placement
@@ -88,6 +89,7 @@ class PodSyncService:
             node=self.core,
             cluster=SourcesReads(bus, config.node_name) if config.joins_cluster else LocalReads(bus, config.node_name),
             subpaths=Subpaths(bus),
+            devices=DeviceRequests(bus),
             record=events.record,
             watch_pull=self._pull_watch.watched,
         )

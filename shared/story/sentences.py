@@ -11,6 +11,8 @@ from shared.text.pull_text import pull_text
 _CALLS = {
     "LookAtPod": "looked at what the runtime has of the pod",
     "FetchNode": "read the Node from the API server",
+    "AskPreferredDevices": "ask a device plugin which devices it prefers",
+    "AllocatePodDevices": "have the device plugins prepare the devices",
     "PreparePod": "made the pod's directories and cgroup",
     "RunPodSandbox": "sandbox of attempt {attempt} runs",
     "InspectImage": "looked for image {image}",

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 from bus.interface import Bus, Change, Deleted, Freshness, Put
+from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import NodeObserved, ProbeResults
 from bus.messages.sources import DesiredPod, NodeObject
 from bus.messages.streams import (
+    DEVICES_RESOURCES,
     NODE_OBJECT,
     NODE_OBSERVED,
     PODS_DESIRED,
@@ -15,6 +17,8 @@ from bus.messages.streams import (
 )
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.pod.events import (
+    DevicesChanged,
+    DevicesFreshness,
     Event,
     NodeChanged,
     PodDesired,
@@ -46,6 +50,7 @@ class Followers:
         self.desired = bus.follow(PODS_DESIRED, self._on_desired)
         self.observed = bus.follow(RUNTIME_PODS, self._on_observed)
         bus.follow(VOLUMES_MOUNTED, self._on_volumes)
+        bus.follow(DEVICES_RESOURCES, self._on_devices)
         bus.follow(NODE_OBSERVED, self._on_node)
         self._node = bus.follow(NODE_OBJECT, self._on_node_object)
         bus.follow(PROBES_RESULTS, self._on_probes)
@@ -90,6 +95,15 @@ class Followers:
                 self._handle(VolumesChanged(uid=uid, volumes=None, cause=cause or "volumes gone"))
             case Freshness(complete=complete, stale=stale):
                 self._handle(VolumesFreshness(complete=complete, stale=stale, cause="freshness of the volumes"))
+
+    def _on_devices(self, change: Change[DeviceResource]) -> None:
+        match change:
+            case Put(key=name, value=resource, cause=cause):
+                self._handle(DevicesChanged(name=name, resource=resource, cause=cause or f"devices of {name} changed"))
+            case Deleted(key=name, cause=cause):
+                self._handle(DevicesChanged(name=name, resource=None, cause=cause or f"{name} has no device plugin"))
+            case Freshness(complete=complete, stale=stale):
+                self._handle(DevicesFreshness(complete=complete, stale=stale, cause="freshness of the devices"))
 
     def _on_node_object(self, change: Change[NodeObject]) -> None:
         match change:

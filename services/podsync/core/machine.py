@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import RuntimeHandler
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts, node_addresses
@@ -101,6 +102,10 @@ class PodSync:
     def placements(self) -> Mapping[str, PodPlacement]:
         """Return the placements of the pods that have one, by UID: the same object until one changes."""
         return self.node_state.admissions.placements()
+
+    def devices(self) -> Mapping[str, DeviceResource]:
+        """Return the resources of device plugins by name: the same object until one changes."""
+        return self.node_state.admissions.devices
 
     def runtime_handlers(self) -> tuple[RuntimeHandler, ...] | None:
         """Return the runtime's handlers, None = it has not reported them."""

@@ -13,11 +13,14 @@ from services.podsync.core.admission.admitting import Admissions
 from services.podsync.core.admission.node_view import MachineFacts, node_addresses
 from services.podsync.core.admission.placed import may_run
 from services.podsync.core.admission.resizes import Resizes
+from services.podsync.core.placement.pod_placement import has_devices_of
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.call_results import NodeRead, PodListed
 from services.podsync.core.pod.events import (
     CallDone,
     CallFailed,
+    DevicesChanged,
+    DevicesFreshness,
     Event,
     GarbageFound,
     NodeChanged,
@@ -145,6 +148,13 @@ class NodeState:
             case RuntimeListed():
                 self.runtime_listed = event.complete and not event.stale
                 return []
+            case DevicesChanged():
+                return self._on_devices(event, now)
+            case DevicesFreshness():
+                if not event.complete or self.admissions.devices_known:
+                    return []
+                self.admissions.devices_known = True
+                return self.admissions.decide_waiting(now)
             case VolumesFreshness():
                 self.volumes_known = event.complete and not event.stale
                 return self._at_work()
@@ -272,6 +282,20 @@ class NodeState:
             retry = replace(tracked.retry, removal_at=0.0)
             self.pods.put(replace(tracked, garbage=event.containers[tracked.uid], retry=retry))
         return [tracked.uid for tracked in pods]
+
+    def _on_devices(self, event: DevicesChanged, now: float) -> list[str]:
+        """Return the pods that have devices of the resource, and those that can be decided now."""
+        others = {name: known for name, known in self.admissions.devices.items() if name != event.name}
+        devices = others if event.resource is None else {**others, event.name: event.resource}
+        if devices == self.admissions.devices:
+            return []
+        self.admissions.devices = devices
+        holders = [
+            uid
+            for uid, placement in self.admissions.placements().items()
+            if uid in self.tracked and has_devices_of(placement, event.name)
+        ]
+        return [*holders, *self.admissions.decide_waiting(now)]
 
     def _on_probes(self, event: ProbesChanged) -> list[str]:
         tracked = self.tracked.get(event.pod_uid)

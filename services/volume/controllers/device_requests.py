@@ -34,6 +34,13 @@ ALLOCATIONS = histogram(
 )
 
 
+_SILENT = ("Unavailable", "DeadlineExceeded", "Canceled")  # codes of a call that the plugin has not answered
+
+
+class NotConnectedError(UnusableDevicesError):
+    """There is no connection to the plugin."""
+
+
 class DeviceRequests:
     """Answers requests by calls of the plugins that are connected."""
 
@@ -61,7 +68,8 @@ class DeviceRequests:
                 finally:
                     self._allocations.observe(self._clock.monotonic() - began, request.resource)
         except (PluginCallError, UnusableDevicesError) as error:
-            return AllocatedDevices(error=_failed("Allocate", request.resource, error))
+            line = _failed("Allocate", request.resource, error)
+            return AllocatedDevices(error=line, unanswered=isinstance(error, NotConnectedError) or _is_silent(error))
 
     async def pre_start(self, request: PreStartContainer) -> PreStartedContainer:
         """Answer PreStartContainer."""
@@ -76,7 +84,7 @@ class DeviceRequests:
     async def _plugin(self, resource: str) -> AsyncIterator[DevicePlugin]:
         endpoint = self._plugins.endpoint(resource)
         if endpoint is None:
-            raise UnusableDevicesError("the plugin is not connected")
+            raise NotConnectedError("the plugin is not connected")
         async with self._free[resource], connected_plugin(endpoint) as plugin:
             yield plugin
 
@@ -85,3 +93,7 @@ def _failed(method: str, resource: str, error: Exception) -> str:
     line = f"device plugin {method} rpc failed for {plain(resource)} with err: {plain(str(error))}"
     log.warning("%s", line)
     return line
+
+
+def _is_silent(error: Exception) -> bool:
+    return isinstance(error, PluginCallError) and error.code in _SILENT

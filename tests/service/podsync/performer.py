@@ -8,6 +8,7 @@ from typing import Any
 
 from bus.messages.pleg import RuntimeHandler
 from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls, calls_over
+from services.podsync.adapters.device_requests import DeviceRequests
 from services.podsync.adapters.node_facts_reader import read_node_facts, read_node_resources
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.core.pod.events import CallDone, CallFailed
@@ -17,7 +18,7 @@ from shared.metrics.registry import Registry
 from shared.model.objects import Object
 from shared.model.runtime import Container, RuntimePod
 from shared.podspec.hashing import container_hash
-from tests.fakes.memory_bus import ManualClock
+from tests.fakes.memory_bus import ManualClock, MemoryNetwork
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.no_cluster import NoCluster
 
@@ -76,6 +77,7 @@ class Performer:
             node=self,
             cluster=NoCluster(),
             subpaths=subpaths,
+            devices=DeviceRequests(MemoryNetwork().bus("podsync")),
             record=lambda event: None,
             watch_pull=lambda *_: nullcontext(),
         )

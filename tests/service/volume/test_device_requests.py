@@ -113,7 +113,7 @@ async def test_a_call_that_fails_is_answered_with_one_line(
         plugin.fault(method, fault)
         answer = await CALLS[method](plugins)
         expected = f"device plugin {method} rpc failed for {GPU} with err: {text.format(method=method)}"
-        assert answer == type(answer)(error=expected)
+        assert answer == type(answer)(error=expected)  # the plugin has refused: the caller need not ask again
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,18 @@ async def test_an_allocation_that_cannot_be_used_is_answered_with_one_line(
 
 async def test_a_plugin_that_is_not_connected_or_dies_in_the_call_is_an_error(plugins: Plugins) -> None:
     async with connected(plugins) as plugin:
-        assert (await allocate(plugins, NIC)).error.endswith(f"for {NIC} with err: the plugin is not connected")
+        absent = await allocate(plugins, NIC)
+        assert absent.error.endswith(f"for {NIC} with err: the plugin is not connected")
+        assert absent.unanswered
         plugin.fault("Allocate", "hang")
         waiting = asyncio.create_task(allocate(plugins))
         async with asyncio.timeout(WAIT_SECONDS):
             while not plugin.calls("Allocate"):
                 await asyncio.sleep(0.01)
         plugin.stop()
-        assert "rpc error: code = Unavailable" in (await waiting).error
+        died = await waiting
+        assert "rpc error: code = Unavailable" in died.error
+        assert died.unanswered
         await plugins.until(lambda gpu: not gpu.connected)
         assert (await allocate(plugins)).error.endswith("with err: the plugin is not connected")
 
@@ -177,9 +181,11 @@ async def test_a_call_that_hangs_fails_at_its_deadline(
     monkeypatch.setattr(adapter, limit, 0.2)
     async with connected(plugins) as plugin:
         plugin.fault(method, "hang")
-        assert (await CALLS[method](plugins)).error.startswith(
+        answer = await CALLS[method](plugins)
+        assert answer.error.startswith(
             f"device plugin {method} rpc failed for {GPU} with err: rpc error: code = DeadlineExceeded"
         )
+        assert getattr(answer, "unanswered", True)
 
 
 async def test_a_slow_plugin_is_waited_for(plugins: Plugins) -> None:

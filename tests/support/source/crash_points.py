@@ -34,10 +34,12 @@ PLACEHOLDERS = {
 
 OF_THE_MATRIX = frozenset(point for point, _ in POINTS)
 
+_OF_DEVICES = ("AllocatePodDevices", "AskPreferredDevices")
 _SIMULATED_CALLS = tuple(
     call
     for call in CALLS
     if call not in ("EndTasks", "FetchNode", "PullImage", "ResizePod", "RunPostStartHook", "SetContainerCpus")
+    and call not in _OF_DEVICES
 )
 _OF_DISKS = ("MountDevice", "UnmountDevice", "ExpandVolume")  # no simulated pod has such a volume
 SIMULATED = (
@@ -99,6 +101,10 @@ NOT_TRIED = {
     **dict.fromkeys(
         (f"podsync.{step}.FetchNode" for step in ("saved", "published", "calling", "acted")),
         "a read of the Node that no record and no other call follows from",
+    ),
+    **dict.fromkeys(
+        (f"podsync.{step}.{call}" for step in ("saved", "published", "calling", "acted") for call in _OF_DEVICES),
+        "no decision leads to these calls yet",
     ),
     **dict.fromkeys(
         (f"podsync.{step}.PullImage" for step in ("saved", "published", "calling", "acted")),

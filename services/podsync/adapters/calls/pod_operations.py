@@ -13,6 +13,7 @@ from bus.messages.pleg import RuntimeHandler
 from bus.messages.volume import MountedVolumes
 from services.podsync.adapters.calls.call_slots import CallPriority, CallSlots
 from services.podsync.adapters.cluster_reads import ClusterReads
+from services.podsync.adapters.device_requests import DeviceRequests
 from services.podsync.adapters.images.image_pulls import ImagePulls
 from services.podsync.adapters.node_facts_reader import HostFiles
 from services.podsync.adapters.pod.env_files import MAX_AT_ONCE, read_env_files
@@ -117,6 +118,7 @@ class PodOperations:
     node: NodeReads
     cluster: ClusterReads
     subpaths: Subpaths
+    devices: DeviceRequests
     record: Callable[[KubeEvent], object]  # an Event that is not about a pod
     watch_pull: WatchPull
     slots: CallSlots = field(default_factory=CallSlots)

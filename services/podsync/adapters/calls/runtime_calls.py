@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bus.messages.event import KubeEvent
-from services.podsync.adapters.calls import building, resizing, stopping
+from services.podsync.adapters.calls import building, device_calls, resizing, stopping
+from services.podsync.adapters.calls.device_calls import DevicesNotGivenError
 from services.podsync.adapters.calls.hooks import HookFailedError, run_hook
 from services.podsync.adapters.calls.pod_operations import (
     CallPartError,
@@ -23,6 +24,7 @@ from services.podsync.adapters.calls.pod_operations import (
 )
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.cluster_reads import ClusterReads
+from services.podsync.adapters.device_requests import DeviceRequests
 from services.podsync.adapters.images.image_pulls import ImageCallError, ImagePulls
 from services.podsync.adapters.node_facts_reader import ids_per_pod
 from services.podsync.adapters.pod.pod_directories import PodDirectories
@@ -41,6 +43,8 @@ from services.podsync.core.pod.call_results import (
 )
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import (
+    AllocatePodDevices,
+    AskPreferredDevices,
     Call,
     CreateContainer,
     EndTasks,
@@ -101,6 +105,8 @@ class RuntimeCalls(PodOperations):
             return self._failed(call, error.code, str(error), error.description)
         except CallPartError as error:
             return self._failed(call, error.code, str(error), error.description, reason=error.reason)
+        except DevicesNotGivenError as error:
+            return self._failed(call, "", str(error), str(error), reason=error.reason)
         except (PodEndsError, SpecChangedError):
             return replace(self._failed(call, "", "not begun", "not begun"), interrupted=True)
         except ContainerConfigError as error:
@@ -147,6 +153,10 @@ class RuntimeCalls(PodOperations):
                 return replace(done, result=listed)
             case FetchNode():
                 return replace(done, result=NodeRead(node=await self.cluster.node()))
+            case AskPreferredDevices():
+                return await device_calls.ask_preferred(self.devices, call, done)
+            case AllocatePodDevices():
+                return await device_calls.allocate(self.devices, call, done)
             case PreparePod():
                 return await building.prepare_pod(self, self.cgroups, call, view, done)
             case RunPodSandbox():
@@ -222,6 +232,7 @@ def calls_over(
     node: NodeReads,
     cluster: ClusterReads,
     subpaths: Subpaths,
+    devices: DeviceRequests,
     record: Callable[[KubeEvent], object],
     watch_pull: WatchPull,
 ) -> RuntimeCalls:
@@ -241,6 +252,7 @@ def calls_over(
         node=node,
         cluster=cluster,
         subpaths=subpaths,
+        devices=devices,
         record=record,
         watch_pull=watch_pull,
     )

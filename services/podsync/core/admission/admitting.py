@@ -7,6 +7,7 @@ number of pods.
 
 from collections.abc import Callable, Mapping
 
+from bus.messages.device_plugins import DeviceResource
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.counted import counted_requests, taken_by_pods
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
@@ -92,6 +93,8 @@ class Admissions:
         self.runtime_known = False  # whether the runtime has reported its features
         self.sources_complete = False  # and not stale
         self._doubted = False  # whether a verdict waits for the sources to list pods of the checkpoint
+        self.devices: Mapping[str, DeviceResource] = {}  # of device plugins, by resource; replaced at each change
+        self.devices_known = False  # whether `devices` has been complete in this process
         self.pressures: tuple[str, ...] = ()
         self.supplemental_groups_policy = False
         self._all_placements: tuple[Mapping[str, PodPlacement], Mapping[str, PodPlacement]] | None = None

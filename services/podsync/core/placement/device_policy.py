@@ -23,6 +23,7 @@ class PreferenceQuestion:
     """Has what the plugin must be asked before the choice (GetPreferredAllocation): which `size` of these devices it
     prefers, with those that are chosen already."""
 
+    resource: str
     available: tuple[str, ...]
     must_include: tuple[str, ...]
     size: int
@@ -99,7 +100,7 @@ class DevicePolicy:
         if not resource.preferred_allocation:
             preferred = _NONE
         if preferred is None:
-            return PreferenceQuestion(tuple(sorted(pool | chosen)), tuple(sorted(chosen)), count)
+            return PreferenceQuestion(name, tuple(sorted(pool | chosen)), tuple(sorted(chosen)), count)
         order[0] = order[0] & preferred
         for candidates in order:
             chosen |= _lowest(candidates - chosen, count - len(chosen))

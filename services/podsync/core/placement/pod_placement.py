@@ -60,3 +60,8 @@ def container_cpus(placement: PodPlacement, container: str, shared: str) -> str:
 def has_own_cpus(placement: PodPlacement) -> bool:
     """Return whether a container of the pod has CPUs of its own."""
     return any(given.cpus for given in placement.containers.values())
+
+
+def has_devices_of(placement: PodPlacement, resource: str) -> bool:
+    """Return whether a container of the pod has devices of the resource."""
+    return any(of.resource == resource for given in placement.containers.values() for of in given.devices)

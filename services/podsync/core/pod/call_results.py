@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bus.messages.device_plugins import AllocatedDevices
 from shared.cri.interface import ImageStatus
 from shared.model.objects import Object
 from shared.model.runtime import Container, RuntimePod, Sandbox
@@ -50,6 +51,20 @@ class NodeRead:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DevicesPreferred:
+    """Has the result of AskPreferredDevices."""
+
+    ids: frozenset[str]  # among those that it was asked about, perhaps none
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicesAllocated:
+    """Has the result of AllocatePodDevices."""
+
+    setups: tuple[AllocatedDevices, ...]  # one for each request, in their order
+
+
+@dataclass(frozen=True, kw_only=True)
 class ImageInspected:
     """Has the result of InspectImage."""
 
@@ -75,4 +90,15 @@ class ContainerCreated:
     cpus: str = ""  # its cpuset, "" = all CPUs
 
 
-Result = PodListed | PartListed | PodPrepared | PodResized | NodeRead | ImageInspected | ImagePulled | ContainerCreated
+Result = (
+    PodListed
+    | PartListed
+    | PodPrepared
+    | PodResized
+    | NodeRead
+    | DevicesPreferred
+    | DevicesAllocated
+    | ImageInspected
+    | ImagePulled
+    | ContainerCreated
+)

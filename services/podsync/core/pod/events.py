@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import ProbeResults, RuntimeHandler
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.pod.call_results import Result
@@ -86,6 +87,22 @@ class VolumesFreshness(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DevicesChanged(Event):
+    """The devices of a resource changed, or whether its plugin is connected; None = there is no such resource."""
+
+    name: str
+    resource: DeviceResource | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicesFreshness(Event):
+    """The replica of the device plugins' resources is (not) complete and (not) stale."""
+
+    complete: bool
+    stale: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class RuntimeChanged(Event):
     """Reachability, network readiness or features of the runtime changed."""
 
@@ -152,6 +169,10 @@ class CallDone(Event):
 
 DIRECTORIES_FAILED = "Failed"  # PreparePod: the pod's directories were not made
 SANDBOX_STATUS_FAILED = "FailedPodSandBoxStatus"  # RunPodSandbox: it was made, and cannot be read
+
+
+# AllocatePodDevices: a plugin has refused the devices, and the pod is rejected; any other failure is tried again.
+DEVICES_REFUSED = "DevicesRefused"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodStatus
+from services.podsync.core.placement.device_policy import PreferenceQuestion
 from services.podsync.core.pod.published_items import Published
 from shared.cri.interface import ImageStatus
 
@@ -94,6 +95,31 @@ class LookAtPod(Call):
 @dataclass(frozen=True, kw_only=True)
 class FetchNode(Call):
     """Read our Node from the API server: the pod's admission failed because of the cached labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskPreferredDevices(Call):
+    """Ask a device plugin, before devices are chosen for the pod, which ones it prefers. It never fails: a plugin that
+    does not answer prefers none."""
+
+    question: PreferenceQuestion
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicesOfContainer:
+    """Has the devices of one resource that are chosen for one container."""
+
+    container: str
+    resource: str
+    ids: tuple[str, ...]  # ascending
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllocatePodDevices(Call):
+    """Have the device plugins prepare the devices that are chosen for the pod, which is saved already: one request for
+    each of these, in this order, until one fails. A repeated call repeats all of them with the same ids."""
+
+    wanted: tuple[DevicesOfContainer, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

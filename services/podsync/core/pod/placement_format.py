@@ -1,12 +1,15 @@
 """Converts a pod's placement to what its record has of it, and back. Reads and writes no file.
 
 "placement": {"main": {"cpus": "2-3", "affinity": [0], "memory": [{"nodes": [0], "kind": "memory", "size": 1024}]}}
+
+A container with devices has "devices" beside these, see `devices_format`.
 """
 
 from typing import Any
 
 from services.podsync.core.placement.hint import NodeSet
 from services.podsync.core.placement.pod_placement import ContainerPlacement, MemoryBlock, PodPlacement
+from services.podsync.core.pod.devices_format import plain_devices, read_devices
 from shared.model.cpu_list import parse_cpus, write_cpus
 from shared.model.machine_topology import CpuSet
 from shared.podspec.support import MAX_CONTAINERS
@@ -22,7 +25,7 @@ def plain_placement(placement: PodPlacement) -> dict[str, Any]:
 
 def read_placement(saved: dict[str, Any]) -> PodPlacement:
     """Return what `plain_placement` wrote; {} is `NOT_PLACED`. Raises KeyError, TypeError or ValueError where a value
-    is not understood: without it, another pod would be given the same CPUs."""
+    is not understood: without it, another pod would be given the same CPUs or devices."""
     if len(saved) > MAX_CONTAINERS:
         raise ValueError(f"placement of {len(saved)} containers")
     return PodPlacement(containers={name: _read(given) for name, given in saved.items()})
@@ -31,7 +34,8 @@ def read_placement(saved: dict[str, Any]) -> PodPlacement:
 def _plain(given: ContainerPlacement) -> dict[str, Any]:
     blocks = [{"nodes": sorted(block.nodes), "kind": block.kind, "size": block.size} for block in given.memory]
     affinity = None if given.affinity is None else sorted(given.affinity)
-    return {"cpus": write_cpus(given.cpus), "memory": blocks, "affinity": affinity}
+    plain = {"cpus": write_cpus(given.cpus), "memory": blocks, "affinity": affinity}
+    return {**plain, "devices": plain_devices(given.devices)} if given.devices else plain
 
 
 def _read(given: dict[str, Any]) -> ContainerPlacement:
@@ -42,7 +46,10 @@ def _read(given: dict[str, Any]) -> ContainerPlacement:
         MemoryBlock(nodes=_nodes(block["nodes"]), kind=str(block["kind"]), size=int(block["size"])) for block in blocks
     )
     return ContainerPlacement(
-        cpus=_cpus(given["cpus"]), memory=memory, affinity=None if affinity is None else _nodes(affinity)
+        cpus=_cpus(given["cpus"]),
+        memory=memory,
+        devices=read_devices(given["devices"]) if "devices" in given else (),
+        affinity=None if affinity is None else _nodes(affinity),
     )
 
 

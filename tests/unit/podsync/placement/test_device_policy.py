@@ -82,7 +82,7 @@ def test_devices_that_init_containers_leave_go_first() -> None:
 def test_the_plugin_is_asked_among_the_aligned_devices_where_there_are_more_than_needed() -> None:
     devices = policy(*FOUR, device("a2", 0), preferred_allocation=True)
     question = devices.choose(GPU, 3, frozenset({0}), {GPU: ids("b1")}, ids("b1"))
-    assert question == PreferenceQuestion(("a0", "a1", "a2", "b1"), ("b1",), 3)
+    assert question == PreferenceQuestion(GPU, ("a0", "a1", "a2", "b1"), ("b1",), 3)
     answered = devices.choose(GPU, 3, frozenset({0}), {GPU: ids("b1")}, ids("b1"), ids("a2", "b0", "no such device"))
     assert answered == ids("b1", "a2", "a0")
 
@@ -90,7 +90,7 @@ def test_the_plugin_is_asked_among_the_aligned_devices_where_there_are_more_than
 def test_the_plugin_is_asked_among_all_devices_where_the_aligned_ones_are_not_enough() -> None:
     devices = policy(*FOUR, device("x"), preferred_allocation=True)
     question = devices.choose(GPU, 3, frozenset({1}), {GPU: ids("a1")}, ids())
-    assert question == PreferenceQuestion(("a0", "b0", "b1", "x"), ("b0", "b1"), 3)
+    assert question == PreferenceQuestion(GPU, ("a0", "b0", "b1", "x"), ("b0", "b1"), 3)
     assert devices.choose(GPU, 3, frozenset({1}), {GPU: ids("a1")}, ids(), ids("x", "a1")) == ids("b0", "b1", "x")
     assert devices.choose(GPU, 3, frozenset({1}), {GPU: ids("a1")}, ids(), ids()) == ids("b0", "b1", "a0")
 

@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
+from bus.messages.device_plugins import AllocatedDevices, DeviceMount, DeviceNode
 from bus.messages.podsync import PodState
-from services.podsync.core.placement.pod_placement import NOT_PLACED, ContainerPlacement, MemoryBlock, PodPlacement
+from services.podsync.core.placement.pod_placement import (
+    NOT_PLACED,
+    ContainerDevices,
+    ContainerPlacement,
+    MemoryBlock,
+    PodPlacement,
+)
 from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress
 from services.podsync.core.pod.saved import Attempts, CrashBackoff, ImageBackoff, Saved, SavedContainer
 from services.podsync.core.pod.saved_format import persisted, restore
@@ -18,6 +25,13 @@ POD = {
     "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
     "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "busybox:1"}]},
 }
+SETUP = AllocatedDevices(
+    envs={"VISIBLE": "0"},
+    mounts=(DeviceMount(container_path="/driver", host_path="/opt/driver", read_only=True),),
+    devices=(DeviceNode(container_path="/dev/gpu", host_path="/dev/gpu0", permissions="rw"),),
+    annotations={"example.com/devices": "0"},
+    cdi_devices=("example.com/gpu=0",),
+)
 PLACED = PodPlacement(
     containers={
         "c": ContainerPlacement(
@@ -26,8 +40,32 @@ PLACED = PodPlacement(
             affinity=frozenset({0, 1}),
         ),
         "helper": ContainerPlacement(cpus=frozenset({4})),
+        "user": ContainerPlacement(
+            devices=(
+                ContainerDevices(resource="example.com/gpu", ids=frozenset({"gpu-1", "gpu-0"}), setup=SETUP),
+                ContainerDevices(resource="example.com/nic", ids=frozenset({"a"}), setup=AllocatedDevices()),
+                ContainerDevices(resource="example.com/tpu", ids=frozenset({"b"})),
+            )
+        ),
     }
 )
+
+
+DEVICES = [
+    {
+        "resource": "example.com/gpu",
+        "ids": ["gpu-0", "gpu-1"],
+        "setup": {
+            "envs": {"VISIBLE": "0"},
+            "mounts": [{"container_path": "/driver", "host_path": "/opt/driver", "read_only": True}],
+            "devices": [{"container_path": "/dev/gpu", "host_path": "/dev/gpu0", "permissions": "rw"}],
+            "annotations": {"example.com/devices": "0"},
+            "cdi_devices": ["example.com/gpu=0"],
+        },
+    },
+    {"resource": "example.com/nic", "ids": ["a"], "setup": {}},
+    {"resource": "example.com/tpu", "ids": ["b"]},
+]
 
 
 def full_record() -> TrackedPod:
@@ -89,6 +127,7 @@ def test_the_placement_of_each_container_is_on_disk_in_the_forms_of_the_kernel()
     assert persisted(full_record())["placement"] == {
         "c": {"cpus": "2-3,8", "memory": [{"nodes": [0, 1], "kind": "memory", "size": 1 << 40}], "affinity": [0, 1]},
         "helper": {"cpus": "4", "memory": [], "affinity": None},
+        "user": {"cpus": "", "memory": [], "affinity": None, "devices": DEVICES},
     }
 
 
@@ -108,10 +147,21 @@ def test_a_record_of_an_earlier_version_has_no_placement() -> None:
         {"c": {"cpus": "1"}},
         {"c": None},
         {str(number): {"cpus": "", "memory": [], "affinity": None} for number in range(501)},
+        *(
+            {"c": {"cpus": "", "memory": [], "affinity": None, "devices": devices}}
+            for devices in (
+                [{"resource": "example.com/gpu"}],
+                [{"resource": "example.com/gpu", "ids": [1]}],
+                [{"resource": "example.com/gpu", "ids": [str(number) for number in range(10_001)]}],
+                [{"resource": "example.com/gpu", "ids": ["a"], "setup": {"envs": {"A": 1}}}],
+                [{"resource": "example.com/gpu", "ids": ["a"], "setup": {"devices": [{"host_path": "/dev/a"}]}}],
+                [{"resource": f"example.com/{number}", "ids": ["a"]} for number in range(65)],
+            )
+        ),
         [],
     ],
 )
 def test_a_placement_that_is_not_understood_makes_the_record_unusable(placement: Any) -> None:
-    """The pod is admitted again; with the record in use, another pod could be given CPUs that this one has."""
+    """The pod is admitted again; with the record in use, another pod could be given what this one has."""
     with pytest.raises((KeyError, TypeError, ValueError)):
         restore(persisted(full_record()) | {"placement": placement})

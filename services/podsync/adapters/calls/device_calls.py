@@ -1,0 +1,36 @@
+"""Carries out the calls that ask device plugins for a pod that is not admitted yet (node.md 4.15). Decides nothing."""
+
+from dataclasses import replace
+
+from services.podsync.adapters.device_requests import DeviceRequests
+from services.podsync.core.pod.call_results import DevicesAllocated, DevicesPreferred
+from services.podsync.core.pod.events import DEVICES_REFUSED, CallDone
+from services.podsync.core.pod.instructions import AllocatePodDevices, AskPreferredDevices
+from shared.process.deadlines import waiting_for
+
+
+class DevicesNotGivenError(Exception):
+    """A plugin has not prepared the devices. `reason`: DEVICES_REFUSED, or "" where it may be asked again."""
+
+    def __init__(self, error: str, reason: str) -> None:
+        super().__init__(error)
+        self.reason = reason
+
+
+async def ask_preferred(devices: DeviceRequests, call: AskPreferredDevices, done: CallDone) -> CallDone:
+    """Ask the plugin which devices it prefers; one that fails prefers none. Never raises."""
+    with waiting_for("a device plugin"):
+        answer = await devices.preferred(call.question)
+    return replace(done, result=DevicesPreferred(ids=frozenset(answer.devices)))
+
+
+async def allocate(devices: DeviceRequests, call: AllocatePodDevices, done: CallDone) -> CallDone:
+    """Have the plugins prepare the devices, one request after the other. Raises DevicesNotGivenError."""
+    setups = []
+    for wanted in call.wanted:
+        with waiting_for("a device plugin"):
+            answer = await devices.allocate(wanted)
+        if answer.error:
+            raise DevicesNotGivenError(answer.error, "" if answer.unanswered else DEVICES_REFUSED)
+        setups.append(answer)
+    return replace(done, result=DevicesAllocated(setups=tuple(setups)))
