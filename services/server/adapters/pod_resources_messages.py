@@ -1,10 +1,10 @@
-"""Forms the answers of the PodResources API in both versions. v1alpha1 has neither CPUs nor memory."""
+"""Forms the answers of the PodResources API in both versions. v1alpha1 has neither CPUs nor memory nor NUMA nodes."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from bus.messages.podsync import NodeResources, NumaMemory
-from services.server.core.pods.pod_resources import ContainerEntry, PodEntry, cpu_ids
+from services.server.core.pods.pod_resources import ContainerEntry, DeviceEntry, PodEntry, cpu_ids
 from shared.plugin_grpc import pod_resources_v1_pb2 as v1
 from shared.plugin_grpc import pod_resources_v1alpha1_pb2 as v1alpha1
 
@@ -24,11 +24,13 @@ def get_answer(pod: PodEntry) -> Any:
     return v1.GetPodResourcesResponse(pod_resources=_pod(v1, pod))
 
 
-def allocatable_answer(resources: NodeResources | None) -> Any:
-    """Return the answer to GetAllocatableResources; None = they are not known."""
+def allocatable_answer(resources: NodeResources | None, devices: Iterable[DeviceEntry]) -> Any:
+    """Return the answer to GetAllocatableResources; `resources` None = they are not known."""
     if resources is None:
-        return v1.AllocatableResourcesResponse()
-    return v1.AllocatableResourcesResponse(cpu_ids=cpu_ids(resources.exclusive_cpus), memory=_memory(resources.memory))
+        return v1.AllocatableResourcesResponse(devices=_devices(devices))
+    return v1.AllocatableResourcesResponse(
+        devices=_devices(devices), cpu_ids=cpu_ids(resources.exclusive_cpus), memory=_memory(resources.memory)
+    )
 
 
 def _pod(messages: Any, pod: PodEntry) -> Any:
@@ -38,8 +40,26 @@ def _pod(messages: Any, pod: PodEntry) -> Any:
 
 def _container(messages: Any, container: ContainerEntry) -> Any:
     if messages is v1alpha1:
-        return messages.ContainerResources(name=container.name)
-    return v1.ContainerResources(name=container.name, cpu_ids=container.cpus, memory=_memory(container.memory))
+        devices = [v1alpha1.ContainerDevices(resource_name=d.resource, device_ids=[d.id]) for d in container.devices]
+        return v1alpha1.ContainerResources(name=container.name, devices=devices)
+    return v1.ContainerResources(
+        name=container.name,
+        devices=_devices(container.devices),
+        cpu_ids=container.cpus,
+        memory=_memory(container.memory),
+    )
+
+
+def _devices(entries: Iterable[DeviceEntry]) -> list[Any]:
+    """Return a message for each device and NUMA node of it, as the kubelet does."""
+    return [
+        v1.ContainerDevices(
+            resource_name=entry.resource,
+            device_ids=[entry.id],
+            topology=None if entry.node is None else v1.TopologyInfo(nodes=[v1.NUMANode(ID=entry.node)]),
+        )
+        for entry in entries
+    ]
 
 
 def _memory(blocks: Iterable[NumaMemory]) -> list[Any]:

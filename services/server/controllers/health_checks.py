@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from pathlib import Path
 
 from bus.beat import next_beat_in
 from bus.messages.beat import Beat
@@ -9,6 +10,7 @@ from bus.messages.streams import SERVICES
 from services.frame.launch import Context
 from services.server.core.pages.health import Check, Health
 
+_DEVICE_SOCKET = "device-plugins/kubelet.sock"  # below the root directory
 _FLUSH_SECONDS = 60.0  # between two flushes of our own log, from which the `log` check follows
 
 
@@ -18,7 +20,8 @@ class HealthChecks:
     def __init__(self, context: Context) -> None:
         self._bus, self._clock = context.bus, context.clock
         others = [service for service in SERVICES if service != context.service]
-        self._health = Health(others, context.config.sync_frequency, self._clock.monotonic())
+        device_socket = str(Path(context.config.root_dir) / _DEVICE_SOCKET)
+        self._health = Health(others, context.config.sync_frequency, device_socket, self._clock.monotonic())
         self.names = self._health.names
         self._bus.on_beat(self._take_beat)
 
@@ -32,7 +35,7 @@ class HealthChecks:
         tasks.create_task(self._flush_log(), name="flush-log")
 
     def _take_beat(self, beat: Beat) -> None:
-        self._health.note_beat(beat.service, beat.progress, self._clock.monotonic())
+        self._health.note_beat(beat.service, beat.progress, self._clock.monotonic(), beat.troubles)
 
     async def _turn(self) -> None:
         while True:

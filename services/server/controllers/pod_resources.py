@@ -4,18 +4,21 @@ Access is controlled by the socket, whose directory belongs to root. A socket th
 trouble, and is tried again."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bus.interface import Bus
+from bus.interface import Bus, Change, Deleted, Put
+from bus.messages.device_plugins import DeviceResource
+from bus.messages.streams import DEVICES_RESOURCES
 from services.server.adapters import pod_resources_messages as messages
 from services.server.adapters.pod_resources_messages import V1, V1ALPHA1
 from services.server.controllers.pod_streams import PodStreams
 from services.server.core.pods.pod_lists import find_pod
-from services.server.core.pods.pod_resources import PodEntry, is_active, pod_entry
+from services.server.core.pods.pod_resources import PodEntry, allocatable_devices, is_active, nodes_of, pod_entry
 from shared.kube.rate_limit import TokenBucket
 from shared.metrics.family import counter
 from shared.metrics.registry import Registry
@@ -27,6 +30,7 @@ log = logging.getLogger(__name__)
 
 SOCKET = "pod-resources/kubelet.sock"  # a path below the root directory
 QPS, BURST = 100, 10  # of all methods together
+MAX_DEVICES_WAIT_SECONDS = 10.0  # of a call for volume, after which it is answered with the devices that are known
 _TROUBLE = "pod-resources"
 
 _REQUESTS = "kubelet_pod_resources_endpoint_requests"
@@ -48,6 +52,9 @@ class PodResources:
         self._bus, self._streams, self._clock = bus, streams, clock
         self._bucket = TokenBucket(QPS, BURST, clock.monotonic())
         self._requests = metrics.counter(REQUESTS)
+        self._devices = bus.follow(DEVICES_RESOURCES, self._devices_changed)
+        self._devices_known = asyncio.Event()
+        self._nodes: dict[str, dict[str, tuple[int, ...]]] = {}  # as `DeviceNodes`
         self._opening: asyncio.Task[None] | None = None
         self._path = Path(root) / SOCKET
         listing = metrics.counter(REQUESTS_LIST), metrics.counter(ERRORS_LIST)
@@ -81,6 +88,15 @@ class PodResources:
             self._opening.cancel()
         await self._server.stop()
 
+    def _devices_changed(self, change: Change[DeviceResource]) -> None:
+        match change:
+            case Put(key=name, value=resource):
+                self._nodes[name] = nodes_of(resource)
+            case Deleted(key=name):
+                self._nodes.pop(name, None)
+            case _ if self._devices.complete and not self._devices.stale:
+                self._devices_known.set()
+
     async def _counted(self, version: str, counters: Any, handle: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
         now = self._clock.monotonic()
         if self._bucket.ready_in(now):
@@ -91,6 +107,9 @@ class PodResources:
         requests.inc(version)
         try:
             await self._streams.known.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(MAX_DEVICES_WAIT_SECONDS):
+                    await self._devices_known.wait()
             return await handle(request)
         except BaseException:
             errors.inc(version)
@@ -102,7 +121,7 @@ class PodResources:
         return messages.list_answer(version, map(self._entry, active))
 
     def _entry(self, pod: Object) -> PodEntry:
-        return pod_entry(pod, self._streams.admitted.state.get(uid(pod)))
+        return pod_entry(pod, self._streams.admitted.state.get(uid(pod)), self._nodes)
 
     async def _get(self, request: Any) -> Any:
         desired = find_pod(self._streams.desired.state.values(), request.pod_namespace, request.pod_name)
@@ -111,4 +130,5 @@ class PodResources:
         return messages.get_answer(self._entry(desired.pod))
 
     async def _allocatable(self, _request: Any) -> Any:
-        return messages.allocatable_answer(self._streams.resources.state.get("node"))
+        devices = allocatable_devices(resource for _, resource in sorted(self._devices.state.items()))
+        return messages.allocatable_answer(self._streams.resources.state.get("node"), devices)

@@ -11,10 +11,12 @@ import aiohttp
 
 from bus.interface import OwnedStream, RequestRefusedError
 from bus.messages.cgroup_details import FoundCgroups, GetCgroups
+from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import NodeObserved
 from bus.messages.podsync import AdmittedPod, ImagePull, NodePressure, NodeResources, PodStatus
 from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod, NodeObject
 from bus.messages.streams import (
+    DEVICES_RESOURCES,
     NODE_OBJECT,
     NODE_OBSERVED,
     NODE_PRESSURE,
@@ -101,6 +103,7 @@ class Node:
         self.pressure: OwnedStream[NodePressure]
         self.resources: OwnedStream[NodeResources]
         self.volumes: OwnedStream[MountedVolumes]
+        self.devices: OwnedStream[DeviceResource]
         self.observed: OwnedStream[NodeObserved]
         self.object: OwnedStream[NodeObject]
         self.usage: OwnedStream[NodeUsage]
@@ -125,6 +128,7 @@ class Node:
                 self.resources = bus.own(NODE_RESOURCES)
             elif service == "volume":
                 self.volumes = bus.own(VOLUMES_MOUNTED)
+                self.devices = bus.own(DEVICES_RESOURCES)
             elif service == "pleg":
                 self.runtime = bus.own(RUNTIME_PODS)
                 self.observed = bus.own(NODE_OBSERVED)
@@ -148,7 +152,7 @@ class Node:
         names = {
             "sources": ("desired", "mirrors", "api_statuses", "object"),
             "podsync": ("status", "admitted", "pulls", "pressure", "resources"),
-            "volume": ("volumes",),
+            "volume": ("volumes", "devices"),
             "pleg": ("runtime", "observed", "usage"),
         }
         for name in names.get(service, ()):

@@ -10,13 +10,15 @@ from typing import Any
 import grpc
 import pytest
 
-from bus.messages.podsync import AdmittedPod, NodeResources, NumaMemory, PodState, PodStatus
+from bus.messages.device_plugins import Device, DeviceResource
+from bus.messages.podsync import AdmittedPod, GivenDevices, NodeResources, NumaMemory, PodState, PodStatus
 from bus.messages.sources import DesiredPod
+from services.server.controllers import pod_resources
 from services.server.controllers.pod_resources import BURST, SOCKET
 from shared.plugin_grpc import pod_resources_v1_pb2 as v1
 from shared.plugin_grpc import pod_resources_v1alpha1_pb2 as v1alpha1
 from shared.plugin_grpc import serving
-from tests.service.server.running import Running, configuration, running
+from tests.service.server.running import Node, Running, configuration, running
 from tests.support.waits.deadline import WAIT_SECONDS
 
 
@@ -125,6 +127,85 @@ async def test_a_container_has_the_cpus_and_the_memory_that_podsync_gave_it_alon
     )
     assert list(allocatable.cpu_ids) == list(range(1, 9))
     assert [(m.memory_type, m.size) for m in allocatable.memory] == [("memory", 1 << 40)]
+
+
+Entry = tuple[str, list[str], list[int] | None]  # resource, ids of devices, ids of NUMA nodes
+
+
+def listed_devices(entries: Any) -> list[Entry]:
+    return [
+        (e.resource_name, list(e.device_ids), [n.ID for n in e.topology.nodes] if e.HasField("topology") else None)
+        for e in entries
+    ]
+
+
+async def test_a_container_has_its_devices_once_for_each_numa_node_that_they_are_near_to(
+    server: Running, client: Client
+) -> None:
+    run(server, "web", "Running", containers=[{"name": "own"}, {"name": "plain"}])
+    gpus = (
+        Device(id="a", healthy=True, nodes=(0,)),
+        Device(id="b", healthy=True, nodes=(0, 1)),
+        Device(id="c", healthy=False, nodes=(1,)),
+        Device(id="d", healthy=True),
+    )
+    gpu = DeviceResource(resource="example.com/gpu", connected=True, since=1.0, devices=gpus)
+    nic = DeviceResource(resource="example.com/nic", connected=False, since=1.0)
+    for resource in (nic, gpu):
+        server.node.devices.put(resource.resource, resource)
+    given = (
+        GivenDevices(resource=gpu.resource, ids=("b", "c", "d")),
+        GivenDevices(resource=nic.resource, ids=("eth0",)),  # its plugin does not list it any more
+    )
+    own = AdmittedPod(uid="web", name="web", namespace="default", state=PodState.SYNC, devices={"own": given})
+    server.node.admitted.put("web", own)
+    await server.node.network.settle()
+    held: list[Entry] = [(gpu.resource, ["b"], [0]), (gpu.resource, ["b"], [1]), (gpu.resource, ["c"], [1])]
+    held += [(gpu.resource, ["d"], None), (nic.resource, ["eth0"], None)]
+    for pod in ((await client.list()).pod_resources[0], (await client.get("web")).pod_resources):
+        assert [listed_devices(each.devices) for each in pod.containers] == [held, []]
+    old = await client.call(
+        "v1alpha1.PodResourcesLister/List", v1alpha1.ListPodResourcesRequest(), v1alpha1.ListPodResourcesResponse
+    )
+    devices = old.pod_resources[0].containers[0].devices
+    assert [(e.resource_name, list(e.device_ids)) for e in devices] == [(name, ids) for name, ids, _ in held]
+    allocatable = await client.call(
+        "v1.PodResourcesLister/GetAllocatableResources",
+        v1.AllocatableResourcesRequest(),
+        v1.AllocatableResourcesResponse,
+    )
+    healthy = [("a", 0), ("b", 0), ("b", 1), ("d", None)]
+    assert listed_devices(allocatable.devices) == [
+        (gpu.resource, [name], None if node is None else [node]) for name, node in healthy
+    ]
+
+
+async def test_the_first_calls_wait_for_the_devices_but_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "root" / "pod-resources").mkdir(parents=True)
+    node = Node(complete=False)
+    async with running(configuration(tmp_path), node) as server, calling(path_of(server)) as client:
+        for service in ("sources", "podsync", "pleg"):
+            node.mark_complete(service)
+        await node.network.settle()
+        await opened(server)
+        early = asyncio.create_task(client.list())
+        async with asyncio.timeout(WAIT_SECONDS):
+            while "requests_list{" not in (await server.get(server.read_only + "/metrics"))[1]:
+                await asyncio.sleep(0.01)
+        await node.network.settle()
+        assert not early.done()
+        node.mark_complete("volume")
+        await node.network.settle()
+        assert (await early).pod_resources == []
+    node = Node(complete=False)
+    monkeypatch.setattr(pod_resources, "MAX_DEVICES_WAIT_SECONDS", 0.05)
+    async with running(configuration(tmp_path), node) as server, calling(path_of(server)) as client:
+        for service in ("sources", "podsync", "pleg"):
+            node.mark_complete(service)
+        await opened(server)
+        assert (await client.list()).pod_resources == []
 
 
 async def test_one_pod_is_found_also_when_it_has_ended(server: Running, client: Client) -> None:

@@ -4,6 +4,8 @@ import pytest
 
 from services.server.core.pages.health import Check, Health, answer_all, answer_one
 
+SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
+
 
 def errors(health: Health, now: float) -> dict[str, str]:
     return {check.name: check.error for check in health.checks(now) if check.error}
@@ -11,11 +13,11 @@ def errors(health: Health, now: float) -> dict[str, str]:
 
 @pytest.fixture
 def health() -> Health:
-    return Health(("podsync", "volume"), sync_frequency=60.0, now=1000.0)
+    return Health(("podsync", "volume"), sync_frequency=60.0, device_socket=SOCKET, now=1000.0)
 
 
 def test_checks_stand_in_the_kubelets_order_with_one_per_service_after(health: Health) -> None:
-    assert health.names == ("ping", "log", "syncloop", "bulkhead-podsync", "bulkhead-volume")
+    assert health.names == ("ping", "log", "syncloop", "device-plugin", "bulkhead-podsync", "bulkhead-volume")
     assert [check.name for check in health.checks(1000.0)] == list(health.names)
 
 
@@ -47,7 +49,7 @@ def test_the_sync_loop_may_stand_five_minutes(health: Health) -> None:
 
 
 def test_a_slow_sync_frequency_stretches_the_limit() -> None:
-    health = Health((), sync_frequency=400.0, now=0.0)
+    health = Health((), sync_frequency=400.0, device_socket=SOCKET, now=0.0)
     health.note_beat("podsync", {"sync": 0.0}, 0.0)
     health.note_log_flushed(801.0)
     assert errors(health, 800.0) == {}
@@ -55,9 +57,18 @@ def test_a_slow_sync_frequency_stretches_the_limit() -> None:
 
 
 def test_a_blocked_log_fails_after_two_minutes() -> None:
-    health = Health((), sync_frequency=60.0, now=0.0)
+    health = Health((), sync_frequency=60.0, device_socket=SOCKET, now=0.0)
     assert errors(health, 120.0) == {}
     assert errors(health, 121.0) == {"log": "logging blocked"}
+
+
+def test_device_plugins_cannot_register_while_volume_reports_its_socket(health: Health) -> None:
+    line = f"{SOCKET}: cannot listen: Is a directory (repair its directory, or restart bootstrap)"
+    health.note_beat("podsync", {}, 1001.0, [line])
+    health.note_beat("volume", {}, 1001.0, ["/var/lib/kubelet/pods: No space left on device", line])
+    assert errors(health, 1002.0) == {"device-plugin": line}
+    health.note_beat("volume", {}, 1002.0, ["/var/lib/kubelet/pods: No space left on device"])
+    assert errors(health, 1003.0) == {}
 
 
 GOOD = (Check("ping"), Check("log"))

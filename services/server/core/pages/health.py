@@ -31,27 +31,31 @@ class HealthAnswer:
 
 
 class Health:
-    """Has the newest beats of the other services, and the checks that follow from them."""
+    """Has the newest beats of the other services, and the checks that follow from them. `device_socket`: the path at
+    which volume registers device plugins."""
 
-    def __init__(self, services: Sequence[str], sync_frequency: float, now: float) -> None:
+    def __init__(self, services: Sequence[str], sync_frequency: float, device_socket: str, now: float) -> None:
         self._started = now
         self._last_beat: dict[str, float | None] = dict.fromkeys(services)
         self._sync_loop_turned: float | None = None
         self._sync_loop_limit = max(2 * sync_frequency, MIN_SYNC_LOOP_SECONDS)
         self._log_flushed = now
+        self._device_socket, self._device_trouble = device_socket, ""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of all checks, in order."""
-        return ("ping", "log", "syncloop", *(f"bulkhead-{service}" for service in self._last_beat))
+        return ("ping", "log", "syncloop", "device-plugin", *(f"bulkhead-{service}" for service in self._last_beat))
 
-    def note_beat(self, service: str, progress: Mapping[str, float], now: float) -> None:
+    def note_beat(self, service: str, progress: Mapping[str, float], now: float, troubles: Sequence[str] = ()) -> None:
         """Note a beat of `service` that was received at `now`. podsync's progress entry `sync` is the last turn of the
-        sync loop."""
+        sync loop; a trouble of volume with the path of the socket says why device plugins cannot register."""
         if service in self._last_beat:
             self._last_beat[service] = now
         if service == "podsync" and "sync" in progress:
             self._sync_loop_turned = progress["sync"]
+        if service == "volume":
+            self._device_trouble = next((line for line in troubles if line.startswith(f"{self._device_socket}: ")), "")
 
     def note_log_flushed(self, now: float) -> None:
         """Note that the log's handlers were flushed without blocking."""
@@ -61,7 +65,8 @@ class Health:
         """Return the result of every check at `now`."""
         log = "logging blocked" if now - self._log_flushed > LOG_BLOCKED_AFTER_SECONDS else ""
         services = (Check(f"bulkhead-{service}", self._absence(service, now)) for service in self._last_beat)
-        return (Check("ping"), Check("log", log), Check("syncloop", self._sync_loop(now)), *services)
+        own = (Check("ping"), Check("log", log), Check("syncloop", self._sync_loop(now)))
+        return (*own, Check("device-plugin", self._device_trouble), *services)
 
     def _sync_loop(self, now: float) -> str:
         turned = self._sync_loop_turned

@@ -1,22 +1,37 @@
 """Decides which pods and containers the PodResources API lists (server.md 16, node.md 8.3), from desired pods; what
-the containers have alone is of admitted pods."""
+the containers have alone is of admitted pods, and the NUMA nodes of their devices are of the device plugins."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from bus.messages.device_plugins import DeviceResource
 from bus.messages.podsync import AdmittedPod, NumaMemory
 from shared.model.cpu_list import parse_cpus
 from shared.model.objects import Object, name, namespace
 
 ENDED = ("Succeeded", "Failed")  # phases of pods that are no longer active
 
+# resource -> id of a device -> the ids of the NUMA nodes that it is near to
+DeviceNodes = Mapping[str, Mapping[str, tuple[int, ...]]]
+
+
+@dataclass(frozen=True)
+class DeviceEntry:
+    """Has one device and one NUMA node that it is near to; None = its plugin names none."""
+
+    resource: str
+    id: str
+    node: int | None
+
 
 @dataclass(frozen=True)
 class ContainerEntry:
-    """Has one container with the CPUs and the memory that it has alone."""
+    """Has one container with the CPUs, the memory and the devices that it has alone."""
 
     name: str
     cpus: tuple[int, ...] = ()
     memory: tuple[NumaMemory, ...] = ()
+    devices: tuple[DeviceEntry, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -33,12 +48,13 @@ def is_active(status: Object) -> bool:
     return status.get("phase") not in ENDED
 
 
-def pod_entry(pod: Object, admitted: AdmittedPod | None) -> PodEntry:
-    """Return the entry of a pod; `admitted`: what podsync gave it, None = nothing yet."""
+def pod_entry(pod: Object, admitted: AdmittedPod | None, nodes: DeviceNodes) -> PodEntry:
+    """Return the entry of a pod; `admitted`: what podsync gave it, None = nothing yet. A device that its plugin does
+    not list (any more) has no NUMA node."""
     spec = pod.get("spec") or {}
     sidecars = [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
     names = [str(each.get("name")) for each in (*sidecars, *(spec.get("containers") or ()))]
-    return PodEntry(name(pod), namespace(pod), tuple(_container_entry(each, admitted) for each in names))
+    return PodEntry(name(pod), namespace(pod), tuple(_container_entry(each, admitted, nodes) for each in names))
 
 
 def cpu_ids(listed: str) -> tuple[int, ...]:
@@ -46,7 +62,28 @@ def cpu_ids(listed: str) -> tuple[int, ...]:
     return tuple(sorted(parse_cpus(listed) or ()))
 
 
-def _container_entry(container: str, admitted: AdmittedPod | None) -> ContainerEntry:
+def nodes_of(resource: DeviceResource) -> dict[str, tuple[int, ...]]:
+    """Return the ids of the NUMA nodes of each device, by id of the device."""
+    return {device.id: device.nodes for device in resource.devices}
+
+
+def allocatable_devices(resources: Iterable[DeviceResource]) -> list[DeviceEntry]:
+    """Return the healthy devices, whether or not a container has them."""
+    listed = ((resource.resource, device) for resource in resources for device in resource.devices)
+    return [entry for name, device in listed if device.healthy for entry in _entries(name, device.id, device.nodes)]
+
+
+def _container_entry(container: str, admitted: AdmittedPod | None, nodes: DeviceNodes) -> ContainerEntry:
     if admitted is None:
         return ContainerEntry(container)
-    return ContainerEntry(container, cpu_ids(admitted.cpus.get(container, "")), admitted.memory.get(container, ()))
+    given = ((each.resource, one) for each in admitted.devices.get(container, ()) for one in each.ids)
+    return ContainerEntry(
+        container,
+        cpu_ids(admitted.cpus.get(container, "")),
+        admitted.memory.get(container, ()),
+        tuple(entry for name, one in given for entry in _entries(name, one, nodes.get(name, {}).get(one, ()))),
+    )
+
+
+def _entries(resource: str, device: str, nodes: tuple[int, ...]) -> list[DeviceEntry]:
+    return [DeviceEntry(resource, device, node) for node in nodes or (None,)]
