@@ -10,6 +10,8 @@ class Device:
     id: str  # the plugin's name of it, unique within the resource
     healthy: bool  # as the plugin reports it; false of every device while the plugin is not connected
     nodes: tuple[int, ...] = ()  # ids of the NUMA nodes that it is near to, ascending; empty = the plugin names none
+    # seconds since the epoch: since when it is healthy, or is not, as this process has seen it; nothing depends on it
+    since: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ SECTIONS = {
         "status",
         "top",
         "cpus",
+        "devices",
         "pods",
         "describe",
         "logs",

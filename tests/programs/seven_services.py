@@ -17,13 +17,15 @@ from typing import Any
 from bus.lock import ServiceLock
 from bus.manifest import new_manifest
 from bus.messages.bootstrap import CertificateState
+from bus.messages.device_plugins import Device, DeviceResource
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeImage, NodeImages, NodeObserved
 from bus.messages.pod_preview import GetPodPreview, PodPreview, PreviewedImage
-from bus.messages.podsync import AdmittedPod, NodeResources, NumaMemory, PodState, PodStatus
+from bus.messages.podsync import AdmittedPod, GivenDevices, NodeResources, NumaMemory, PodState, PodStatus
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import (
     CERTIFICATES,
+    DEVICES_RESOURCES,
     NODE_IMAGES,
     NODE_OBSERVED,
     NODE_RESOURCES,
@@ -62,6 +64,11 @@ IMAGES = (
 )
 MEMORY = NumaMemory(nodes=(0,), kind="memory", size=3 << 30)  # that containers can get alone
 RESOURCES = NodeResources(capacity={}, allocatable={}, exclusive_cpus="1", shared_cpus="0-1", memory=(MEMORY,))
+GPUS = (
+    Device(id="gpu-0", healthy=True, nodes=(0,), since=2e9),
+    Device(id="gpu-1", healthy=False, nodes=(0, 1), since=2e9 + 60),
+)
+DEVICES = DeviceResource(resource="example.com/gpu", connected=True, since=2e9, devices=GPUS)
 ENVIRONMENT = [{"name": f"VARIABLE_{number}", "value": "x" * 40} for number in range(40)]  # a pod of some kilobytes
 
 
@@ -113,8 +120,12 @@ def publish(bus: ProcessBus, count: int, run_dir: Path) -> None:
             known = PodStatus(uid=uid, name=name, namespace="shop", version=(1, 1), status=status(number))
             statuses.put(uid, known)
             given = AdmittedPod(uid=uid, name=name, namespace="shop", state=PodState.SYNC, source="api")
-            if number == 2:  # it has a CPU and memory alone
+            if number == 2:  # it has a CPU, memory and a device alone
+                devices: dict[str, tuple[GivenDevices, ...]] = {
+                    "web": (GivenDevices(resource=DEVICES.resource, ids=("gpu-1",)),)
+                }
                 given = replace(given, cpus={"web": "1"}, memory={"web": (replace(MEMORY, size=1 << 30),)})
+                given = replace(given, devices=devices)
             admitted.put(uid, given)
         for number, reason in enumerate(("Pulling", "Failed")):
             event = KubeEvent(
@@ -157,6 +168,9 @@ def publish(bus: ProcessBus, count: int, run_dir: Path) -> None:
         failed = MountedVolume(state=VolumeState.ERROR, error="no such secret")
         mounted.put("u1", MountedVolumes(uid="u1", volumes={"data": failed}))
         mounted.mark_complete()
+        devices_of_plugins = bus.own(DEVICES_RESOURCES)
+        devices_of_plugins.put(DEVICES.resource, DEVICES)
+        devices_of_plugins.mark_complete()
     if bus.service == "pleg":
         observed, pods = bus.own(NODE_OBSERVED), bus.own(RUNTIME_PODS)
         runtime = NodeObserved(

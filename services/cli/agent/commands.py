@@ -147,6 +147,21 @@ def cpus(run_dir: str, output: str) -> None:
     sys.exit(show_cpus(run_dir, output, write, write_error))
 
 
+@click.command(short_help="Show the devices of device plugins, and who has them.")
+@run_dir_option
+@output_option("text", "json", "yaml")
+def devices(run_dir: str, output: str) -> None:
+    """Show each resource of a device plugin, such as GPUs, and each device with its health, its NUMA nodes and the
+    containers that have it.
+
+    \b
+    Exit codes: 0 = shown, 1 = volume or podsync does not answer, 2 = wrong usage.
+    """
+    from services.cli.agent.devices import show_devices
+
+    sys.exit(show_devices(run_dir, output, write, write_error))
+
+
 @click.command("support-bundle", short_help="Write an archive with what is needed to find a fault.")
 @run_dir_option
 @click.option(
@@ -240,4 +255,4 @@ def _root_dir(run_dir: str) -> str:
         raise OperatorError(error.lines[0]) from error
 
 
-COMMANDS = (status, restart, events, explain, top, cpus, images, certs, support_bundle)
+COMMANDS = (status, restart, events, explain, top, cpus, devices, images, certs, support_bundle)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from services.cli.agent.holders import Holder, holder, sorted_pods
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.terminal.output import dump
 from services.cli.terminal.table import size, table, terminal_width
@@ -24,19 +25,6 @@ class Use(StrEnum):
     EXCLUSIVE = "exclusive"  # the containers of one pod alone
     RESERVED = "reserved"  # no container can get it alone
     SHARED = "shared"  # all other containers
-
-
-@dataclass(frozen=True, kw_only=True)
-class Holder:
-    """Has a container that was given something alone."""
-
-    namespace: str
-    pod: str
-    uid: str
-    container: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.pod}/{self.container}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,15 +83,15 @@ def cpu_report(
     resources: Mapping[str, Any], admitted: Iterable[Mapping[str, Any]], topology: MachineTopology
 ) -> CpuReport:
     """Return who has what. `resources`: the item of `node.resources`; `admitted`: those of `pods.admitted`."""
-    pods = sorted(admitted, key=lambda pod: (pod["namespace"], pod["name"], pod["uid"]))
-    given = [(_holder(pod, name), _cpus(text)) for pod in pods for name, text in (pod.get("cpus") or {}).items()]
+    pods = sorted_pods(admitted)
+    given = [(holder(pod, name), _cpus(text)) for pod in pods for name, text in (pod.get("cpus") or {}).items()]
     taken = frozenset(cpu for _, cpus in given for cpu in cpus)
     is_static = bool(resources.get("shared_cpus"))
     reserved = topology.all_cpus - _cpus(resources.get("exclusive_cpus")) if is_static else frozenset()
     # Where containers have all CPUs that are not reserved, the others run on the reserved ones.
     pool = (_cpus(resources.get("shared_cpus")) - taken or reserved) if is_static else topology.all_cpus
     memory = [
-        _memory_row(block, _holder(pod, name))
+        _memory_row(block, holder(pod, name))
         for pod in pods
         for name, blocks in (pod.get("memory") or {}).items()
         for block in blocks
@@ -172,12 +160,8 @@ def _cpu_row(cpu: int, topology: MachineTopology, holders: tuple[Holder, ...], r
     )
 
 
-def _memory_row(block: Mapping[str, Any], holder: Holder | None = None) -> MemoryRow:
-    return MemoryRow(nodes=tuple(block["nodes"]), kind=block["kind"], size_bytes=block["size"], container=holder)
-
-
-def _holder(pod: Mapping[str, Any], container: str) -> Holder:
-    return Holder(namespace=pod["namespace"], pod=pod["name"], uid=pod["uid"], container=container)
+def _memory_row(block: Mapping[str, Any], container: Holder | None = None) -> MemoryRow:
+    return MemoryRow(nodes=tuple(block["nodes"]), kind=block["kind"], size_bytes=block["size"], container=container)
 
 
 def _cpus(text: str | None) -> CpuSet:

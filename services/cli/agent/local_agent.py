@@ -45,6 +45,7 @@ _OWNERS = {  # the owners of the streams that commands read
     "node.images": "pleg",
     "certificates": "bootstrap",
     "volumes.mounted": "volume",
+    "devices.resources": "volume",
     **{f"events/{service}": service for service in SERVICES},
 }
 Items = dict[str, dict[str, Any]]

@@ -69,6 +69,8 @@ def parts(agent: Agent) -> Iterator[Part]:
     yield "events.json", lambda: json.dumps(events_of_agent(agent)[0], indent=1)
     yield "conditions.json", lambda: json.dumps(read_conditions(config.root_dir, config.run_dir), indent=1)
     yield "runtime.json", lambda: json.dumps(agent.streams("node.observed"), indent=1)
+    resources = ("node.resources", "devices.resources", "pods.admitted")
+    yield "resources.json", lambda: json.dumps(agent.streams(*resources), indent=1)
     for service in SERVICES:
         yield f"stacks/{service}.txt", _stacks(agent, service)
     yield "metrics.txt", lambda: _metrics(agent.run_dir)

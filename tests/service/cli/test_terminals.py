@@ -38,6 +38,7 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("status",): ("-o", "wide", RUN_DIR, "RUN"),
     ("describe",): ("web-0", RUN_DIR, "RUN"),
     ("cpus",): (RUN_DIR, "RUN"),
+    ("devices",): (RUN_DIR, "RUN"),
     ("events",): (RUN_DIR, "RUN"),
     ("images",): (RUN_DIR, "RUN"),
     ("certs",): (RUN_DIR, "RUN"),

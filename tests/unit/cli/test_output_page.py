@@ -23,7 +23,9 @@ from bus.messages.usage import (
     VolumeUsage,
 )
 from services.cli.agent.certificates import CertificateRow
-from services.cli.agent.cpus import CpuReport, CpuRow, Holder, MemoryRow
+from services.cli.agent.cpus import CpuReport, CpuRow, MemoryRow
+from services.cli.agent.devices import DeviceReport, DeviceRow, ResourceRow
+from services.cli.agent.holders import Holder
 from services.cli.config.check import QuotableLines, finding_data
 from services.cli.config.diff import Difference
 from services.cli.preflight import findings as preflight_findings
@@ -74,6 +76,9 @@ SECTIONS = {
     "## events": names(KubeEvent) | {"from"},
     "## cpus": names(CpuReport),
     "### CPU": names(CpuRow),
+    "## devices": names(DeviceReport),
+    "### resource": names(ResourceRow),
+    "### device": names(DeviceRow),
     "## images": names(NodeImage),
     "## certs": names(CertificateRow),
     "### node": names(NodeUsage),
@@ -91,6 +96,7 @@ SECTIONS = {
 LISTS = {  # section and key -> the keys of an element, or of the object, which the row names
     ("## cpus", "memory"): names(MemoryRow),
     ("### CPU", "containers"): names(Holder),
+    ("### device", "containers"): names(Holder),
     ("### node", "system_containers"): names(SystemContainerUsage),
     ("### usage of a pod", "containers"): names(ContainerUsage),
     ("### usage of a pod", "volumes"): names(VolumeUsage),

@@ -48,6 +48,20 @@ def test_each_list_replaces_the_whole_set_and_leaves_the_moment_of_the_connectio
     assert (gpu(resources).devices, gpu(resources).since) == (TWO[:1], 1001.0)
 
 
+def test_each_device_has_the_moment_since_when_it_is_healthy_or_is_not() -> None:
+    def since(resources: DeviceResources) -> dict[str, float]:
+        return {device.id: device.since for device in gpu(resources).devices}
+
+    resources = connected()
+    number = resources.registration(GPU)
+    assert since(resources) == {"a": 1001.0, "b": 1001.0}
+    resources.listed(GPU, number, NO_OPTIONS, (*TWO[:1], Device(id="b", healthy=True)), 1050.0)
+    assert since(resources) == {"a": 1001.0, "b": 1050.0}
+    resources.listed(GPU, number, NO_OPTIONS, TWO, 1060.0)
+    resources.ended(GPU, number, "rpc error: code = Unavailable", 10.0, 1070.0)
+    assert since(resources) == {"a": 1070.0, "b": 1060.0}
+
+
 def test_the_devices_of_a_plugin_that_ends_are_unhealthy_for_five_minutes_and_then_none() -> None:
     resources = connected()
     resources.ended(GPU, resources.registration(GPU), "rpc error: code = Unavailable", 10.0, 1010.0)

@@ -81,7 +81,7 @@ class DeviceResources:
             since=known.shown.since if known.shown.connected else wall,
             pre_start_required=options.pre_start_required,
             preferred_allocation=options.preferred_allocation,
-            devices=devices,
+            devices=_with_since(devices, known.shown.devices, wall),
         )
 
     def ended(self, resource: str, registration: int, error: str, now: float, wall: float) -> None:
@@ -94,7 +94,8 @@ class DeviceResources:
         if shown.connected:
             known.ended = now
             unhealthy = tuple(replace(device, healthy=False) for device in shown.devices)
-            shown = replace(shown, connected=False, since=wall, devices=unhealthy)
+            devices = _with_since(unhealthy, shown.devices, wall)
+            shown = replace(shown, connected=False, since=wall, devices=devices)
         known.shown = replace(shown, error=error)
 
     def deregistered(self, resource: str, endpoint: str, now: float, wall: float) -> bool:
@@ -154,3 +155,9 @@ class DeviceResources:
         if not dropped:
             raise UnusableDevicesError(f"{MAX_RESOURCES} resources have device plugins, and no more are accepted")
         del self._resources[min(dropped, key=lambda name: self._resources[name].ended)]
+
+
+def _with_since(devices: tuple[Device, ...], before: tuple[Device, ...], wall: float) -> tuple[Device, ...]:
+    """Return the devices with the moment since when each is healthy, or is not."""
+    known = {(device.id, device.healthy): device.since for device in before}
+    return tuple(replace(device, since=known.get((device.id, device.healthy), wall)) for device in devices)
