@@ -15,6 +15,7 @@ from shared.config.flag_table import FLAGS, REMOVED_FLAGS, WINDOWS_FLAGS, Flag
 from shared.config.flag_text import value_text
 from shared.config.gate_table import GATES, Declared
 from shared.config.readers import GATE_READERS
+from shared.model.device_action import DEVICE_ACTION_ANNOTATION
 from shared.model.schema import ListOf, MapOf, Scalar, Schema
 from shared.version import KUBERNETES_VERSION
 
@@ -33,6 +34,7 @@ their origin.
 
 - [Keys of KubeletConfiguration](#keys-of-kubeletconfiguration)
 - [A containerd of the agent](#a-containerd-of-the-agent)
+- [Devices](#devices)
 - [Flags without a key](#flags-without-a-key)
 - [Removed flags](#removed-flags)
 - [Feature gates](#feature-gates)
@@ -56,6 +58,11 @@ kind: BulkheadConfiguration
 embeddedContainerd:
   enabled: true
 ```
+"""
+_DEVICES = """\
+## Devices
+
+Keys of the same `BulkheadConfiguration`, with and without a containerd of its own.
 """
 _FLAGS = """\
 ## Flags without a key
@@ -110,6 +117,17 @@ CONTAINERD = (
         "directory with `hosts.toml` files: [mirrors, certificates](operations.md#mirrors-and-certificates)",
     ),
 )
+DEVICES = (
+    (
+        "`deviceUnhealthyAction`",
+        "`None`",
+        (
+            "what is done when a device of a container becomes unhealthy: `None`, `RestartContainer` or `FailPod`; the "
+            f"annotation `{DEVICE_ACTION_ANNOTATION}` of a pod overrides it "
+            "([unhealthy devices](operations.md#unhealthy-devices))"
+        ),
+    ),
+)
 _TYPES = {
     Scalar.BOOLEAN: "bool",
     Scalar.INT32: "int32",
@@ -131,6 +149,8 @@ def page() -> str:
         _table(("key", "type", "default", "flag", "meaning"), (_key_row(field) for field in FIELDS)),
         _CONTAINERD,
         _table(("key below `embeddedContainerd`", "default", "meaning"), CONTAINERD),
+        _DEVICES,
+        _table(("key", "default", "meaning"), DEVICES),
         _FLAGS,
         _table(
             ("flag", "type", "default", "meaning"),

@@ -37,6 +37,7 @@ from services.podsync.core.machine import PodSync, Settings
 from shared.cri.interface import Runtime
 from shared.files.checkpoint import Checkpoint
 from shared.host import cgroup_layout
+from shared.model.device_action import DeviceAction
 
 TICK_SECONDS = 1.0
 PRESSURE = "pressure"  # key of the record of the conditions' transitions
@@ -72,6 +73,7 @@ class PodSyncService:
             facts=replace(read_machine_facts(config, resources), placer=placer),
             inherited=inherited,
             cpu_retry_seconds=config.cpu_manager_reconcile_period,
+            device_action=DeviceAction(config.device_unhealthy_action),
             dead_instances_kept=max(config.maximum_dead_containers_per_container, 1),
             joins_cluster=config.joins_cluster,
             agent_start=generation,

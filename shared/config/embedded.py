@@ -1,35 +1,25 @@
-"""The agent's own document, `BulkheadConfiguration`: whether supervisord runs a containerd for us, and which. Pure."""
+"""The section `embeddedContainerd` of the agent's own document: whether supervisord runs a containerd for us, and
+which. Pure.
+"""
 
 import ipaddress
 import posixpath
 from typing import Any
 
 from shared.agent.places import AgentPaths
-from shared.config.decoding import decode
-from shared.config.document import Document
 from shared.config.effective import HANDLERS, EmbeddedContainerd
-from shared.config.fields import BULKHEAD_CONFIGURATION
-from shared.config.findings import ERROR, Findings
+from shared.config.findings import Findings
 
 REGISTRY_CONFIG_PATH = "certs.d"
 
 
 def embedded_containerd(
-    extension: Document | None, file: str, places: AgentPaths, findings: Findings
+    given: dict[str, Any], file: str, places: AgentPaths, findings: Findings
 ) -> EmbeddedContainerd | None:
-    """Return the containerd of the document; None where there is none. Relative paths begin at the directory of
-    `file`."""
-    if extension is None:
-        return None
-    own = Findings(places=extension.places, default_place=file)
-    for key, place, first in extension.repeated:
-        own.add(key, f"is given twice, first at {first}", "remove one of them", place)
-    decoded = decode(extension.data, BULKHEAD_CONFIGURATION, extension.places, own, unknown=ERROR)
-    given: dict[str, Any] = decoded.data.get("embeddedContainerd", {})
-    if not own.lines:
-        _check(given, own)
-    findings.include(own)
-    if own.lines or not given.get("enabled", False):
+    """Return the containerd that the section asks for; None where it asks for none, or something is wrong in it.
+    Relative paths begin at the directory of `file`."""
+    _check(given, findings)
+    if findings.lines or not given.get("enabled", False):
         return None
 
     def joined(name: str, default: str) -> str:

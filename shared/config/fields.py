@@ -113,6 +113,7 @@ BULKHEAD_CONFIGURATION: dict[str, Schema] = {
         "enabled": B, "root": S, "state": S, "bridge": S, "podCIDR": S, "sandboxImage": S, "path": S, "cniBinDir": S,
         "registryConfigPath": S, "defaultRuntime": S,
     },
+    "deviceUnhealthyAction": S,
 }  # fmt: skip
 
 # Paths given relative to the directory of the configuration file (config.md 2.1).

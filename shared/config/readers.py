@@ -26,6 +26,7 @@ _FIELDS = {
         "memory_throttling_factor qos_reserved "
         "container_log_max_size container_log_max_workers container_log_monitor_interval cpu_cfs_quota "
         "cpu_manager_policy cpu_manager_policy_options cpu_manager_reconcile_period memory_manager_policy "
+        "device_unhealthy_action "
         "reserved_memory reserved_system_cpus topology_manager_policy topology_manager_policy_options "
         "topology_manager_scope "
         "cpu_cfs_quota_period credential_provider_bin_dir credential_providers eviction_max_pod_grace_period "
@@ -75,7 +76,8 @@ _GATES = {
         "ContainerRestartRules ContainerStopSignals DisableCPUQuotaWithExclusiveCPUs EnvFiles "
         "HostnameOverride InPlacePodLevelResourcesVerticalScaling "
         "InPlacePodVerticalScalingInitContainers KubeletSeparateDiskGC MemoryQoS NodeDeclaredFeatures "
-        "PodLevelResources PodReadyToStartContainersCondition QOSReserved RestartAllContainersOnContainerExits"
+        "PodLevelResources PodReadyToStartContainersCondition QOSReserved ResourceHealthStatus "
+        "RestartAllContainersOnContainerExits"
     ),
     "server": "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletServerCertificateFile",
     "volume": "CSIVolumeHealth ClusterTrustBundleProjection PodCertificateRequest SELinuxMount",
@@ -106,6 +108,7 @@ _FLAGS = {
     "credential_providers": "--image-credential-provider-config",
     "credential_provider_bin_dir": "--image-credential-provider-bin-dir",
     "embedded_containerd": "embeddedContainerd",
+    "device_unhealthy_action": "deviceUnhealthyAction",
     "run_once_output": "--output",
     "tracing": "tracing",
     "log_split_stream": "logging.options",

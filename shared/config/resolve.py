@@ -15,7 +15,6 @@ from shared.config.decoding import decode
 from shared.config.document import Document
 from shared.config.drop_ins import check_head
 from shared.config.effective import EffectiveConfig
-from shared.config.embedded import embedded_containerd
 from shared.config.field_table import FIELDS
 from shared.config.fields import schema_tree
 from shared.config.findings import ERROR, STRICT, WARNING, Finding, Findings
@@ -26,6 +25,7 @@ from shared.config.gates import resolve_gates
 from shared.config.host_facts import HostFacts, check_host
 from shared.config.layers import DefaultInputs, Layers, finish, lay_drop_ins, lay_file, lay_flags_only, lay_own_flags
 from shared.config.nested import value_of
+from shared.config.own_document import own_document
 from shared.config.own_flags import own_settings
 from shared.config.rules import check_clients, check_listeners, check_open_access, check_rules
 from shared.config.settings import absolute, settings_of
@@ -88,7 +88,8 @@ def resolve(
     findings.default_place = sources.file or sources.config_dir or "flags"
     kubelet, extension = _sort_documents(sources, findings)
     own = own_settings(flags.own, places, hostname, findings)
-    embedded = embedded_containerd(extension, own["config_file"], places, findings)
+    of_document = own_document(extension, own["config_file"], places, findings)
+    embedded = of_document.get("embedded_containerd")
     defaults: dict[str, tuple[Any, str]] = {}
     if embedded:
         defaults["containerRuntimeEndpoint"] = f"unix://{embedded.socket}", "embeddedContainerd is enabled"
@@ -105,9 +106,7 @@ def resolve(
     _check(layers, gates, own, facts, places, findings)
     check_further(gates, findings)
     findings.refuse_if_any()
-    config = _effective(layers, gates, own, findings) | {"given_flags": given_texts(flags)}
-    if embedded:
-        config["embedded_containerd"] = embedded
+    config = _effective(layers, gates, own, findings) | of_document | {"given_flags": given_texts(flags)}
     unused = tuple(key for key in layers.given() if not _ACTS[key] and key not in flags.fields)
     unused += tuple(flags.places[key] for key in flags.fields if not _ACTS[key])
     return Resolved(

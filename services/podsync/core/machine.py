@@ -34,8 +34,10 @@ from services.podsync.core.pod.step import Step, StepInputs
 from services.podsync.core.pod.tracked_pod import NEVER, TERMINAL_PHASES, PodEvent, TrackedPod
 from services.podsync.core.saving import kube_event, save_and_publish, shown_from, with_shown_reasons
 from services.podsync.core.status.pod_status import pod_status, withheld
+from services.podsync.core.sync.device_health import follow_device_health
 from services.podsync.core.sync.pre_stop import note_begun_hooks, with_begun_hooks
 from services.podsync.core.sync.steps import next_step
+from shared.model.device_action import DeviceAction
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 
@@ -57,6 +59,7 @@ class Settings:
     cpu_retry_seconds: float = 10.0  # after which a cpuset that could not be set is set again
     # What files of an earlier agent say of pods, by UID; it counts for pods without a record.
     inherited: Mapping[str, PodPlacement] = field(default_factory=dict)
+    device_action: DeviceAction = DeviceAction.NONE  # on devices that become unhealthy, where a pod has none
     joins_cluster: bool = False  # the Node must be known before pods of the API server are admitted
 
 
@@ -106,6 +109,10 @@ class PodSync:
     def devices(self) -> Mapping[str, DeviceResource]:
         """Return the resources of device plugins by name: the same object until one changes."""
         return self.node_state.admissions.devices
+
+    def devices_known(self) -> bool:
+        """Return whether volume has reported the resources of all device plugins since this process has started."""
+        return self.node_state.admissions.devices_known
 
     def runtime_handlers(self) -> tuple[RuntimeHandler, ...] | None:
         """Return the runtime's handlers, None = it has not reported them."""
@@ -231,6 +238,7 @@ class PodSync:
         volumes = self.node_state.volumes.get(tracked.uid)
         if admitted and tracked.saved.state is PodState.SYNC and volumes is not None and volumes.attach_limit:
             tracked = lifecycle.over_attach_limit(tracked, volumes.attach_limit, now)
+        tracked = follow_device_health(tracked, self.devices(), self.settings.device_action, now)
         events = list(tracked.noted)
         if events or volumes is not tracked.volumes:
             tracked = replace(tracked, noted=(), volumes=volumes)
@@ -356,6 +364,7 @@ class PodSync:
             node_ips=self.node_ips,
             handlers=self.node_state.runtime_handlers,
             gates_off=self.settings.facts.gates_off,
+            devices=self.devices(),
         )
         if not tracked.saved.rejected:
             if mismatch := family_mismatch(tracked, self.node_ips):

@@ -37,10 +37,12 @@ def test_all_that_has_no_effect_is_in_one_table() -> None:
     assert {name: f"\n| `{name}` | " not in table for name in named} == named
 
 
-def test_every_key_of_the_containerd_of_the_agent_is_on_the_page() -> None:
+def test_every_key_of_the_agents_own_document_is_on_the_page() -> None:
     known = BULKHEAD_CONFIGURATION["embeddedContainerd"]
     assert isinstance(known, dict)
     assert {name.strip("`") for name, _, _ in configuration_page.CONTAINERD} == known.keys()
+    others = BULKHEAD_CONFIGURATION.keys() - {"apiVersion", "kind", "embeddedContainerd"}
+    assert {name.strip("`") for name, _, _ in configuration_page.DEVICES} == others
 
 
 def test_every_gate_that_a_process_reads_is_on_the_page() -> None:

@@ -12,6 +12,7 @@ from shared.config.findings import ConfigurationRefusedError
 from shared.config.loader import encode_effective, load_effective, load_generation
 from shared.config.nested import value_of
 from shared.errors import OperatorError
+from shared.model.device_action import DeviceAction
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 ALONE = HEAD + "authentication: {webhook: {enabled: false}}\nauthorization: {mode: AlwaysAllow}\n"
@@ -119,6 +120,15 @@ def test_an_endpoint_that_was_given_stays(tmp_path: Path) -> None:
     assert config.container_runtime_endpoint == "unix:///x.sock"
 
 
+def test_the_action_on_unhealthy_devices_is_a_key_of_the_agents_own_document(tmp_path: Path) -> None:
+    document = "---\napiVersion: bulkhead/v1alpha1\nkind: BulkheadConfiguration\n"
+    for action in DeviceAction:
+        config = given(tmp_path, f"{ALONE}{document}deviceUnhealthyAction: {action}\n")
+        assert (config.device_unhealthy_action, config.embedded_containerd) == (action, None)
+    assert given(tmp_path, ALONE + document).device_unhealthy_action == DeviceAction.NONE
+    assert given(tmp_path, ALONE).device_unhealthy_action == DeviceAction.NONE
+
+
 def test_the_embedded_containerd_is_not_started_unless_enabled(tmp_path: Path) -> None:
     assert given(tmp_path, EMBEDDED.replace("true", "false")).embedded_containerd is None
 
@@ -155,6 +165,10 @@ def test_the_embedded_containerd_is_not_started_unless_enabled(tmp_path: Path) -
         (
             EMBEDDED + "  registryConfigPath: /a:/b",
             ':10:3: embeddedContainerd.registryConfigPath: is "/a:/b", must be one',
+        ),
+        (
+            EMBEDDED + "deviceUnhealthyAction: Restart",
+            ':10:1: deviceUnhealthyAction: is "Restart", must be None, RestartContainer, FailPod (choose one of them)',
         ),
         (EMBEDDED + "  rot: x", ':10:3: embeddedContainerd.rot: unknown key (did you mean "root"?)'),
         ("port: 1\n" + HEAD.replace("v1beta1", "v1"), ':2:1: apiVersion: is "kubelet.config.k8s.io/v1" (write'),

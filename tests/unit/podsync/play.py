@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import PodStatus
 from bus.messages.volume import MountedVolumes
@@ -12,6 +13,8 @@ from services.podsync.core.machine import PodSync, Settings
 from services.podsync.core.placement.pod_placement import PodPlacement
 from services.podsync.core.pod.events import (
     CallFailed,
+    DevicesChanged,
+    DevicesFreshness,
     Event,
     PodDesired,
     PodObserved,
@@ -35,6 +38,7 @@ from services.podsync.core.pod.instructions import (
     WakeAt,
 )
 from services.podsync.core.pod.published_items import Published
+from shared.model.device_action import DeviceAction
 from shared.model.probes import ProbeResult
 from shared.model.runtime import ContainerState
 from tests.unit.podsync.pods import Pod, a_container, a_pod, every_step
@@ -74,6 +78,8 @@ class Play(RuntimeModel):
     inherited: dict[str, PodPlacement] = field(default_factory=dict)  # as of the next start
     agent_start: str = ""  # identity of the start of the agent, as of the next start of podsync
     mistakes_expected: bool = False
+    devices: dict[str, DeviceResource] = field(default_factory=dict)  # of device plugins, by resource
+    device_action: DeviceAction = DeviceAction.NONE  # as of the next start
 
     def __post_init__(self) -> None:
         self.steps = self.boot = 0
@@ -90,11 +96,15 @@ class Play(RuntimeModel):
             agent_start=self.agent_start,
             inherited=self.inherited,
             joins_cluster=self.joins_cluster,
+            device_action=self.device_action,
         )
         self.core = PodSync(settings, {uid: dict(data) for uid, data in self.disk.items()})
         self.queue: list[Instruction] = []
         self.wakes = []
         self._take(self.core.start(self.wall))
+        for resource in self.devices.values():
+            self.handle(DevicesChanged(name=resource.resource, resource=resource))
+        self.handle(DevicesFreshness(complete=True, stale=False))
         if self.listed:
             for uid in self.sandboxes:
                 self.handle(PodObserved(observation=self.look(uid)))
@@ -142,6 +152,12 @@ class Play(RuntimeModel):
         """Hand an event to the core and queue what it asks for."""
         self._take(self.core.handle(event, self.wall))
         self.core.validate()
+
+    def plug(self, resource: DeviceResource) -> None:
+        """A device plugin lists its devices, or its connection ends."""
+        self.devices[resource.resource] = resource
+        self.handle(DevicesChanged(name=resource.resource, resource=resource))
+        self.run()
 
     def exit(self, uid: str, code: int, name: str = "c", reason: str = "") -> None:
         """The container's process ends by itself; pleg sees it."""

@@ -19,6 +19,7 @@ SANDBOX_CONDITION = "PodReadyToStartContainersCondition"
 POD_LEVEL_RESIZE = "InPlacePodLevelResourcesVerticalScaling"
 RESIZE_INIT_CONTAINERS = "InPlacePodVerticalScalingInitContainers"
 DECLARED_FEATURES = "NodeDeclaredFeatures"
+RESOURCE_HEALTH = "ResourceHealthStatus"
 POD_GATES = (
     RESTART_RULES,
     RESTART_ALL,
@@ -29,6 +30,7 @@ POD_GATES = (
     POD_LEVEL_RESIZE,
     RESIZE_INIT_CONTAINERS,
     DECLARED_FEATURES,
+    RESOURCE_HEALTH,
 )
 _OF_FIELDS = (RESTART_RULES, RESTART_ALL, ENV_FILES, HOSTNAME)
 _ACTION = "RestartAllContainers"

@@ -2,9 +2,12 @@
 Every container of the spec has one, from the first status on. Knows nothing of phases and conditions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bus.messages.device_plugins import DeviceResource
+from bus.messages.podsync import PodState
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.status.container_facts import ContainerFacts, container_facts, shown_resources
 from services.podsync.core.status.container_state import (
@@ -21,6 +24,7 @@ from services.podsync.core.status.container_state import (
     restarting_all_end,
     with_cut_messages,
 )
+from services.podsync.core.status.device_status import with_device_status
 from services.podsync.core.sync.post_start import start_under_way
 from services.podsync.core.sync.restart import should_restart
 from services.podsync.core.sync.restart_rules import restarts_after
@@ -49,8 +53,15 @@ class ContainerStatuses:
         return {name: list(statuses) for name, statuses in lists.items() if statuses}
 
 
-def container_statuses(tracked: TrackedPod, runtime_name: str, *, recursive: bool = False) -> ContainerStatuses:
-    """Return one status for each container of the spec. `recursive`: the runtime makes read-only mounts recursive."""
+def container_statuses(
+    tracked: TrackedPod,
+    runtime_name: str,
+    *,
+    recursive: bool = False,
+    devices: Mapping[str, DeviceResource] | None = None,
+) -> ContainerStatuses:
+    """Return one status for each container of the spec. `recursive`: the runtime makes read-only mounts recursive.
+    `devices`: the resources of device plugins, None = statuses do not show the health of devices."""
     inits, regulars, ephemerals = tracked.init_containers, tracked.containers, tracked.ephemeral_containers
     waiting = "PodInitializing" if inits else "ContainerCreating"
     limit = MAX_POD_MESSAGE_BYTES // (len(inits) + len(regulars) + len(ephemerals) or 1)
@@ -67,6 +78,7 @@ def container_statuses(tracked: TrackedPod, runtime_name: str, *, recursive: boo
             waiting=waiting,
             runtime_name=runtime_name,
             recursive=recursive,
+            devices=devices,
         )
         return with_cut_messages(builder.status(), limit)
 
@@ -116,9 +128,19 @@ class _StatusBuilder:
     waiting: str  # the reason while it has not been started
     runtime_name: str
     recursive: bool  # whether read-only mounts are recursive where possible
+    devices: Mapping[str, DeviceResource] | None  # of device plugins; None = their health is not shown
 
     def status(self) -> Json:
         """Return the status as it is to be shown now."""
+        given = self.tracked.saved.placement.containers.get(str(self.spec["name"]))
+        if self.devices is None or given is None or not given.devices or self.kind is not ContainerKind.REGULAR:
+            return self._without_devices()
+        # A pod that has ended keeps what was shown: its devices are others' now.
+        is_over = self.tracked.saved.state in (PodState.TERMINATED, PodState.FINISHED)
+        resources = {} if is_over else self.devices
+        return with_device_status(self._without_devices(), self.before or {}, given.devices, resources)
+
+    def _without_devices(self) -> Json:
         instances = self.tracked.instances_of(self.spec["name"])
         newest = instances[0] if instances else None
         if newest is not None and start_under_way(self.tracked, newest):

@@ -2,11 +2,13 @@
 Pure: `now` is wall seconds. The new status continues from the earlier one, so that transition times stay.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
+from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import RuntimeHandler
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.gated_fields import POD_LEVEL_RESIZE, SANDBOX_CONDITION
+from services.podsync.core.pod.gated_fields import POD_LEVEL_RESIZE, RESOURCE_HEALTH, SANDBOX_CONDITION
 from services.podsync.core.pod.pod_addresses import addresses
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.status.conditions import conditions
@@ -29,9 +31,11 @@ def pod_status(
     node_ips: tuple[str, ...],
     handlers: tuple[RuntimeHandler, ...] | None = None,
     gates_off: frozenset[str] = frozenset(),
+    devices: Mapping[str, DeviceResource] | None = None,
 ) -> Json:
     """Return the complete status as of now. A rejected pod shows its rejection and nothing else (pods.md 3.3).
-    `handlers`: those of the runtime, None = it reports none; `gates_off`: of `gated_fields.POD_GATES`."""
+    `handlers`: those of the runtime, None = it reports none; `gates_off`: of `gated_fields.POD_GATES`; `devices`: the
+    resources of device plugins."""
     generation = (tracked.saved.pod.get("metadata") or {}).get("generation")
     of_pod = pod_facts(tracked)
     base: Json = {"observedGeneration": generation} if generation else {}
@@ -40,7 +44,12 @@ def pod_status(
         message = f"Pod was rejected: {tracked.saved.rejected_message}"
         return base | {"phase": "Failed", "reason": tracked.saved.rejected, "message": message}
     over = tracked.saved.state in (PodState.TERMINATED, PodState.FINISHED)
-    containers = container_statuses(tracked, runtime_name, recursive=_mounts_recursively(tracked, handlers))
+    containers = container_statuses(
+        tracked,
+        runtime_name,
+        recursive=_mounts_recursively(tracked, handlers),
+        devices=None if RESOURCE_HEALTH in gates_off else devices,
+    )
     phase = pod_phase(tracked, containers, over=over)
     shown = conditions(tracked, containers, phase, now=now)
     if SANDBOX_CONDITION in gates_off:

@@ -22,6 +22,7 @@ from services.podsync.core.sync.collecting import (
     terminated,
 )
 from services.podsync.core.sync.container_kill import spec_grace
+from services.podsync.core.sync.device_health import stop_after_device_failure
 from services.podsync.core.sync.left_behind import go_on_beside
 from services.podsync.core.sync.resizing import resize_pod
 from services.podsync.core.sync.starting import run_owed_hook, start_containers
@@ -110,6 +111,8 @@ def _sync(tracked: TrackedPod, inputs: StepInputs) -> Step:
     if of_pod is not None:
         return of_pod
     if not (step := after_failed_hook(step.tracked)).is_open:
+        return step
+    if not (step := stop_after_device_failure(step.tracked)).is_open:
         return step
     for kill in actions.kill:
         return kill_one(step.tracked, kill)

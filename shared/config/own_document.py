@@ -1,0 +1,37 @@
+"""The agent's own document, `BulkheadConfiguration`, beside that of the kubelet: what it sets, and what is wrong in it.
+Pure.
+"""
+
+from typing import Any
+
+from shared.agent.places import AgentPaths
+from shared.config.decoding import decode
+from shared.config.document import Document
+from shared.config.embedded import embedded_containerd
+from shared.config.fields import BULKHEAD_CONFIGURATION
+from shared.config.findings import ERROR, Findings
+from shared.model.device_action import DeviceAction
+
+DEVICE_UNHEALTHY_ACTION = "deviceUnhealthyAction"
+
+
+def own_document(extension: Document | None, file: str, places: AgentPaths, findings: Findings) -> dict[str, Any]:
+    """Return the fields of EffectiveConfig that the document sets; None = there is none. Relative paths begin at the
+    directory of `file`."""
+    if extension is None:
+        return {}
+    own = Findings(places=extension.places, default_place=file)
+    for key, place, first in extension.repeated:
+        own.add(key, f"is given twice, first at {first}", "remove one of them", place)
+    given = decode(extension.data, BULKHEAD_CONFIGURATION, extension.places, own, unknown=ERROR).data
+    fields: dict[str, Any] = {}
+    if not own.lines:
+        if embedded := embedded_containerd(given.get("embeddedContainerd", {}), file, places, own):
+            fields["embedded_containerd"] = embedded
+        action = given.get(DEVICE_UNHEALTHY_ACTION, DeviceAction.NONE)
+        if action not in tuple(DeviceAction):
+            what = f'is "{action}", must be {", ".join(DeviceAction)}'
+            own.add(DEVICE_UNHEALTHY_ACTION, what, "choose one of them")
+        fields["device_unhealthy_action"] = action
+    findings.include(own)
+    return {} if own.lines else fields
