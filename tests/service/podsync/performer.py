@@ -6,11 +6,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import RuntimeHandler
 from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls, calls_over
 from services.podsync.adapters.device_requests import DeviceRequests
 from services.podsync.adapters.node_facts_reader import read_node_facts, read_node_resources
 from services.podsync.adapters.pod.subpaths import Subpaths
+from services.podsync.core.placement.pod_placement import NOT_PLACED
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import Call, CreateContainer
 from shared.config.effective import EffectiveConfig
@@ -55,7 +57,12 @@ class Performer:
     """The calls, and the pod they are about: every container of it is made and started by `run`."""
 
     def __init__(
-        self, directory: Path, pod: Object, clock: ManualClock | None = None, subpaths: Subpaths = _NO_SUBPATHS
+        self,
+        directory: Path,
+        pod: Object,
+        clock: ManualClock | None = None,
+        subpaths: Subpaths = _NO_SUBPATHS,
+        devices: DeviceRequests | None = None,
     ) -> None:
         self.clock = clock or ManualClock()
         self.runtime = FakeRuntime(self.clock, images=["busybox:1"])
@@ -77,11 +84,14 @@ class Performer:
             node=self,
             cluster=NoCluster(),
             subpaths=subpaths,
-            devices=DeviceRequests(MemoryNetwork().bus("podsync")),
+            devices=devices or DeviceRequests(MemoryNetwork().bus("podsync")),
             record=lambda event: None,
             watch_pull=lambda *_: nullcontext(),
         )
         self.pod = pod
+        self.placement = NOT_PLACED
+        self.resources: dict[str, DeviceResource] = {}
+        self.resources_known = True
         self.ids: dict[str, str] = {}
         self.sandbox = ""
 
@@ -136,6 +146,14 @@ class Performer:
         """Return "", with which every container runs on all CPUs."""
         return ""
 
+    def devices(self) -> Mapping[str, DeviceResource]:
+        """Return what the device plugins list."""
+        return self.resources
+
+    def devices_known(self) -> bool:
+        """Return whether that is complete."""
+        return self.resources_known
+
     def view(self) -> PodView:
         """The pod as the service would show it to the calls."""
         return PodView(
@@ -144,6 +162,7 @@ class Performer:
             namespace="shop",
             pod=self.pod,
             volumes=None,
+            placement=self.placement,
             sandbox_of=dict.fromkeys(self.ids.values(), self.sandbox),
             host_ips=("127.0.0.1",),
         )

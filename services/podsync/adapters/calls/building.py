@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from services.podsync.adapters.calls.call_slots import CallPriority
+from services.podsync.adapters.calls.device_calls import prepare_devices
 from services.podsync.adapters.calls.pod_operations import (
     CallPartError,
     PodOperations,
@@ -98,6 +99,7 @@ async def create_container(operations: PodOperations, call: CreateContainer, vie
     }
     async with AsyncExitStack() as kept:
         async with operations.reading(view):
+            await prepare_devices(operations, call, view)
             env_files = await operations.env_files(spec, mounted)  # before a large environment: a volume may hang
             references = await kept.enter_async_context(operations.cluster.references(view.pod, spec))
             service_env = await operations.cluster.service_env(view.pod, static=view.static)

@@ -1,11 +1,16 @@
-"""Carries out the calls that ask device plugins for a pod that is not admitted yet (node.md 4.15). Decides nothing."""
+"""Carries out the calls of device plugins: for a pod that is not admitted yet, and before a container is created
+(node.md 4.15). Decides nothing.
+"""
 
 from dataclasses import replace
 
+from services.podsync.adapters.calls.pod_operations import PodOperations, PodView
 from services.podsync.adapters.device_requests import DeviceRequests
+from services.podsync.core.cri.config_errors import ContainerConfigError
+from services.podsync.core.cri.device_setup import devices_to_prepare
 from services.podsync.core.pod.call_results import DevicesAllocated, DevicesPreferred
 from services.podsync.core.pod.events import DEVICES_REFUSED, CallDone
-from services.podsync.core.pod.instructions import AllocatePodDevices, AskPreferredDevices
+from services.podsync.core.pod.instructions import AllocatePodDevices, AskPreferredDevices, CreateContainer
 from shared.process.deadlines import waiting_for
 
 
@@ -34,3 +39,14 @@ async def allocate(devices: DeviceRequests, call: AllocatePodDevices, done: Call
             raise DevicesNotGivenError(answer.error, "" if answer.unanswered else DEVICES_REFUSED)
         setups.append(answer)
     return replace(done, result=DevicesAllocated(setups=tuple(setups)))
+
+
+async def prepare_devices(operations: PodOperations, call: CreateContainer, view: PodView) -> None:
+    """Have the plugins that require it prepare the devices of a container that is about to start. Where it is not
+    created then, the next attempt calls them again. Raises ContainerConfigError."""
+    resources, known = operations.node.devices(), operations.node.devices_known()
+    for given in devices_to_prepare(view.placement, call.container, resources, known=known):
+        with waiting_for("a device plugin"):
+            answer = await operations.devices.pre_start(given.resource, tuple(sorted(given.ids)))
+        if answer.error:
+            raise ContainerConfigError(answer.error)

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
+from bus.messages.device_plugins import DeviceResource
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import RuntimeHandler
 from bus.messages.volume import MountedVolumes
@@ -80,6 +81,8 @@ class NodeReads(Protocol):
     def active_pods(self) -> list[Object]: ...
     def runtime_handlers(self) -> tuple[RuntimeHandler, ...] | None: ...
     def shared_cpus(self) -> str: ...
+    def devices(self) -> Mapping[str, DeviceResource]: ...
+    def devices_known(self) -> bool: ...
 
 
 # Entered while an image is pulled: the pod, the name of its container ("" = for a volume), the image.

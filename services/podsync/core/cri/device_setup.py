@@ -1,4 +1,5 @@
-"""Merges what the device plugins have answered for the devices of one container (node.md 4.15, pods.md 6.2).
+"""Merges what the device plugins have answered for the devices of one container, and decides which plugins are called
+before it starts (node.md 4.15, pods.md 6.2).
 
 The resources are taken in the order of their names. Of two answers that name the same variable, path in the container
 or annotation the first counts, as in the kubelet.
@@ -7,10 +8,10 @@ or annotation the first counts, as in the kubelet.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bus.messages.device_plugins import DeviceMount
+from bus.messages.device_plugins import DeviceMount, DeviceResource
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.cri.message import message
-from services.podsync.core.placement.pod_placement import PodPlacement
+from services.podsync.core.placement.pod_placement import ContainerDevices, PodPlacement
 from shared.cri.interface import Message
 from shared.podspec.exec_space import MAX_SPACE_BYTES, MAX_STRING_BYTES, ExecSpace, TooLongError, utf8_length
 
@@ -64,6 +65,21 @@ def device_setup(placement: PodPlacement, container: str) -> DeviceSetup:
         annotations=annotations,
         cdi_devices=tuple(cdi_devices.values()),
     )
+
+
+def devices_to_prepare(
+    placement: PodPlacement, container: str, resources: Mapping[str, DeviceResource], *, known: bool
+) -> tuple[ContainerDevices, ...]:
+    """Return the devices of the container whose plugins must be called before each of its starts. `resources`: those of
+    the device plugins by name; `known`: whether they are complete. Raises ContainerConfigError where it is not known
+    yet what a plugin requires."""
+    given = placement.containers.get(container)
+    devices = sorted(given.devices, key=lambda each: each.resource) if given is not None else ()
+    for each in devices:
+        if not known and each.resource not in resources:
+            raise ContainerConfigError(f"the device plugin of {each.resource} is not known yet")
+    found = ((each, resources.get(each.resource)) for each in devices)
+    return tuple(each for each, resource in found if resource is not None and resource.pre_start_required)
 
 
 def with_device_variables(setup: DeviceSetup, env: dict[str, str], space: ExecSpace) -> dict[str, str]:
