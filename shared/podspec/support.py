@@ -4,7 +4,7 @@ docs/limits.md.
 Knows the pod and what is passed about the node; not whether there is room on it, nor which objects exist.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 from shared.model.objects import Object
 from shared.podspec.containers import used_volumes
 from shared.podspec.references import MAX_REFERENCES, referenced_objects
-from shared.podspec.resources import is_extended, resource_list
 from shared.podspec.schema import join
 from shared.podspec.volume_types import PROJECTIONS, TYPES, VOLUME_TYPES
 
@@ -64,33 +63,26 @@ CONTAINER_CLAIMS = Row(
 )
 RESOURCE_CLAIMS = Row("spec.resourceClaims", _REJECTED, "the pod is rejected with the reason PodFeatureUnsupported")
 OPERATING_SYSTEM = Row("spec.os.name: windows", _REJECTED, "the pod is rejected with the reason PodOSNotSupported")
-DEVICES = Row(
-    "spec.containers[].resources.limits[<resource of a device plugin>]",
-    _REJECTED,
-    "the node has 0 of it: the pod is rejected with the reason OutOf<resource>",
-)
 SIZE = Row(
     "more containers, volumes, Secrets or ConfigMaps than the table of pods permits",
     _REJECTED,
     "the pod is rejected with the reason PodFeatureUnsupported",
 )
 TABLE = (
-    VOLUME_TYPE, PERSISTENT_VOLUME, MEDIUM, PROJECTION, CONTAINER_CLAIMS, RESOURCE_CLAIMS, OPERATING_SYSTEM,
-    DEVICES, SIZE,
+    VOLUME_TYPE, PERSISTENT_VOLUME, MEDIUM, PROJECTION, CONTAINER_CLAIMS, RESOURCE_CLAIMS, OPERATING_SYSTEM, SIZE,
 )  # fmt: skip
 
 _ORDER = {effect: number for number, effect in enumerate(Effect)}
 
 
-def unsupported(pod: Object, devices: Collection[str] = ()) -> tuple[Unsupported, ...]:
+def unsupported(pod: Object) -> tuple[Unsupported, ...]:
     """Return what this agent does not support of the pod, the gravest first; () = everything is supported.
 
-    `pod`: its known fields have the right types (`schema.type_errors`). `devices`: resources that device plugins of the
-    node provide. What a claim stands for is not looked at.
+    `pod`: its known fields have the right types (`schema.type_errors`). What a claim stands for is not looked at.
     """
     if too_large := oversize(pod):
         return (Unsupported("spec", SIZE.effect, f"{SIZE.consequence} ({too_large})"),)
-    found = [*_of_pod(pod), *_of_volumes(pod), *_of_containers(pod, devices)]
+    found = [*_of_pod(pod), *_of_volumes(pod), *_of_containers(pod)]
     return tuple(sorted(found, key=lambda one: _ORDER[one.effect]))
 
 
@@ -141,16 +133,11 @@ def _of_volumes(pod: Object) -> Iterator[Unsupported]:
                 yield PROJECTION.at(join(f"{path}.projected.sources[{number}]", unknown[0]))
 
 
-def _of_containers(pod: Object, devices: Collection[str]) -> Iterator[Unsupported]:
+def _of_containers(pod: Object) -> Iterator[Unsupported]:
     for path, container in _containers(pod):
         resources: dict[str, Any] = container.get("resources") or {}
         if resources.get("claims"):
             yield CONTAINER_CLAIMS.at(f"{path}.resources.claims")
-        limits = resource_list(container, "limits")
-        for name in sorted(limits):
-            if is_extended(name) and name in devices and limits[name]:
-                consequence = DEVICES.consequence.replace("<resource>", name)
-                yield Unsupported(f"{path}.resources.limits[{name}]", DEVICES.effect, consequence)
 
 
 def _containers(pod: Object) -> Iterator[tuple[str, Object]]:

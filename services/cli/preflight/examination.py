@@ -20,7 +20,6 @@ from services.cli.preflight.pod_verdicts import NodeSupport, verdicts
 from services.cli.preflight.runtime import runtime_findings
 from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
-from shared.host.device_checkpoint import DeviceCheckpoint
 from shared.model.objects import Object
 
 T = TypeVar("T")
@@ -93,7 +92,6 @@ class _PodsRead:
     origin: str = ""
     findings: tuple[Finding, ...] = ()
     claims: dict[str, Object] = field(default_factory=dict)
-    devices: frozenset[str] = frozenset()
 
 
 def _pods(options: Options, config: EffectiveConfig | None) -> _PodsRead:
@@ -101,22 +99,15 @@ def _pods(options: Options, config: EffectiveConfig | None) -> _PodsRead:
     if options.pods:
         pods, named = read_named_pods(options.pods)
         origin = "standard input" if options.pods == "-" else options.pods
-        return _PodsRead(pods=tuple(pods), origin=origin, findings=tuple(named), devices=_devices())
+        return _PodsRead(pods=tuple(pods), origin=origin, findings=tuple(named))
     if config is None:
         return _PodsRead()
     found = read_cluster(config, options.timeout)
-    return _PodsRead(
-        pods=found.pods, origin=found.origin, findings=found.findings, claims=found.claims, devices=_devices()
-    )
-
-
-def _devices() -> frozenset[str]:
-    """Return the resources that device plugins of the kubelet provide."""
-    return DeviceCheckpoint().resources()
+    return _PodsRead(pods=found.pods, origin=found.origin, findings=found.findings, claims=found.claims)
 
 
 def _support(read: _PodsRead) -> NodeSupport:
-    return NodeSupport(devices=read.devices, claims=read.claims)
+    return NodeSupport(claims=read.claims)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Decides what becomes of each pod of the node under this agent. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from services.cli.preflight.findings import PodVerdict, Verdict
@@ -17,10 +17,9 @@ _MAX_REASONS = 20  # of one pod
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSupport:
-    """What verdicts depend on besides the pod. `devices`: resources that device plugins provide; `claims`: by
-    namespace/name, the spec of the PersistentVolume that a claim is bound to."""
+    """What verdicts depend on besides the pod. `claims`: by namespace/name, the spec of the PersistentVolume that a
+    claim is bound to."""
 
-    devices: Collection[str] = ()
     claims: Mapping[str, Object] = field(default_factory=dict)
 
 
@@ -41,7 +40,7 @@ def verdict_on(given: Object, node: NodeSupport) -> PodVerdict:
         return _named(pod, Verdict.ENDED, running=False)
     if not uid(pod):  # a manifest, for which the API server has not set defaults
         apply_defaults(pod)
-    found = unsupported(pod, node.devices)
+    found = unsupported(pod)
     reasons = (*found, *_of_claims(pod, node.claims))[:_MAX_REASONS]
     return _named(pod, _verdict(pod, phase, reasons), running=phase == "Running", reasons=reasons)
 

@@ -34,9 +34,9 @@ NODE = Node(memory=1, csi_driver={"spec": {"volumeLifecycleModes": ["Ephemeral"]
 GATES = frozenset(("ClusterTrustBundleProjection", "PodCertificateRequest"))
 
 
-def found(pod: dict[str, Any], **given: Any) -> list[tuple[str, Effect]]:
+def found(pod: dict[str, Any]) -> list[tuple[str, Effect]]:
     assert type_errors(pod) == []
-    return [(one.field, one.effect) for one in unsupported(pod, **given)]
+    return [(one.field, one.effect) for one in unsupported(pod)]
 
 
 def mounting(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -44,9 +44,9 @@ def mounting(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, 
     return a_pod({"volumeMounts": [{"name": "v", "mountPath": "/v"}], **(container or {})}, **spec)
 
 
-def rejection(pod: dict[str, Any], **allocatable: str) -> str:
-    facts = MachineFacts(node_name="n", labels={"kubernetes.io/os": "linux"}, allocatable=allocatable, kernel=(6, 1))
-    view = NodeView(facts=facts, labels=facts.labels, taints=(), allocatable=facts.allocatable)
+def rejection(pod: dict[str, Any]) -> str:
+    facts = MachineFacts(node_name="n", labels={"kubernetes.io/os": "linux"}, kernel=(6, 1))
+    view = NodeView(facts=facts, labels=facts.labels, taints=(), allocatable={})
     return admit(pod, "Pending", view, taken_by([])).reason
 
 
@@ -122,15 +122,6 @@ def test_what_admission_rejects_for_good_is_unsupported(spec: dict[str, Any], re
     assert rejection(pod) == reason
     assert [one.effect for one in unsupported(pod)] == ([Effect.REJECTED] if reason else [])
     assert all(reason in one.consequence for one in unsupported(pod))
-
-
-def test_a_device_is_unsupported_where_a_plugin_provides_it() -> None:
-    pod = a_pod({"resources": {"limits": {"example.com/gpu": "1", "cpu": "1"}}})
-    assert rejection(pod, **{"example.com/gpu": "0"}) == "OutOfexample.com/gpu"
-    field = "spec.containers[0].resources.limits[example.com/gpu]"
-    assert found(pod, devices=("example.com/gpu",)) == [(field, Effect.REJECTED)]
-    assert "OutOfexample.com/gpu" in unsupported(pod, ("example.com/gpu",))[0].consequence
-    assert found(pod) == []
 
 
 def test_claims_of_a_container_make_it_wait() -> None:
