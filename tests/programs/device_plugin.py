@@ -35,7 +35,7 @@ def devices_of(*ids: str, health: str = "Healthy", nodes: tuple[int, ...] = ()) 
 
 class DevicePlugin:
     """Serves a resource. `directory`: device-plugins of the agent; `state`: where devices, faults and the log of calls
-    are.
+    are; `cdi`: where it writes the CDI specification of its devices, None = they are no CDI devices.
 
     A fault of a method: "hang" (until the plugin ends), "die" (before it answers), "slow" (half a second), "lie" (an
     answer that does not fit), "garbage" (no message), "empty", "answers twice", or the name of a gRPC code. Those of
@@ -51,6 +51,7 @@ class DevicePlugin:
         socket: str = "plugin.sock",
         pre_start: bool = False,
         preferred: bool = False,
+        cdi: Path | None = None,
         die: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGKILL),
     ) -> None:
         self.directory, self.resource, self.socket = directory, resource, directory / socket
@@ -59,7 +60,7 @@ class DevicePlugin:
         self.options = api.DevicePluginOptions(
             pre_start_required=pre_start, get_preferred_allocation_available=preferred
         )
-        self._die, self._ended = die, threading.Event()
+        self._die, self._ended, self._cdi = die, threading.Event(), cdi
         self._server: Any = None
         self._threads = ThreadPoolExecutor(16, thread_name_prefix="device plugin")
         if not (self.state / "devices.json").exists():
@@ -209,7 +210,7 @@ class DevicePlugin:
                 api.DeviceSpec(container_path=f"/dev/{each}", host_path="/dev/null", permissions="rw") for each in ids
             ],
             annotations={"example.com/devices": ",".join(ids)},
-            cdi_devices=[api.CDIDevice(name=f"example.com/{name}={each}") for each in ids],
+            cdi_devices=[api.CDIDevice(name=name) for name in self._cdi_names(ids)],
         )
         long = api.ContainerAllocateResponse(envs={"LONG": "x" * (1 << 20)})
         yield from self._answer(
@@ -220,6 +221,19 @@ class DevicePlugin:
             api.AllocateResponse(container_responses=[long]),
             api.AllocateResponse(),
         )
+
+    def _cdi_names(self, ids: list[str]) -> list[str]:
+        """Write the specification, as it is now, and return the names of these devices in it."""
+        if self._cdi is None:
+            return []
+        listed = [
+            {"name": name, "containerEdits": {"env": [f"CDI_{name.upper()}=given"]}}
+            for name in _read(self.state / "devices.json")
+        ]
+        specification = {"cdiVersion": "0.5.0", "kind": self.resource, "devices": listed}
+        self._cdi.mkdir(parents=True, exist_ok=True)
+        _write(self._cdi / f"{self.resource.replace('/', '-')}.json", specification)
+        return [f"{self.resource}={each}" for each in ids]
 
     def _PreStartContainer(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802
         yield from self._answer("PreStartContainer", request.devices_ids, context, api.PreStartContainerResponse())
@@ -275,9 +289,13 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("resource")
     parser.add_argument("--ids", default="", help="ids of its devices, separated by commas")
+    parser.add_argument("--pre-start", action="store_true", help="it is called before each start of a container")
+    parser.add_argument("--cdi", type=Path, help="directory for the CDI specification of its devices")
     arguments = parser.parse_args()
     devices = devices_of(*filter(None, arguments.ids.split(",")))
-    plugin = DevicePlugin(arguments.directory, arguments.resource, devices)
+    plugin = DevicePlugin(
+        arguments.directory, arguments.resource, devices, pre_start=arguments.pre_start, cdi=arguments.cdi
+    )
     plugin.run()
 
 

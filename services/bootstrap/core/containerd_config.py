@@ -71,6 +71,7 @@ def _render_plugins_of_version_2(embedded: EmbeddedContainerd, machine: Machine)
     return f"""\
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = {_toml(embedded.sandbox_image)}
+{_CDI if machine.containerd_version >= (1, 7) else ""}\
 {_render_limits(machine)}\
 {_STREAM_SERVER}
   [plugins."io.containerd.grpc.v1.cri".cni]
@@ -110,6 +111,9 @@ def _render_plugins_of_version_3(embedded: EmbeddedContainerd, machine: Machine)
 """
 
 
+_CDI = """\
+  enable_cdi = true
+"""  # 2.0 has it by itself, and 1.6 has no CDI devices
 _STREAM_SERVER = """\
   disable_tcp_service = true
   stream_server_address = "127.0.0.1"

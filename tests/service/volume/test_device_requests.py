@@ -4,6 +4,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,8 +66,8 @@ CALLS: dict[str, Callable[[Plugins], Coroutine[Any, Any, Any]]] = {
 }
 
 
-async def test_an_allocation_has_all_that_the_plugin_returned(plugins: Plugins) -> None:
-    async with connected(plugins) as plugin:
+async def test_an_allocation_has_all_that_the_plugin_returned(plugins: Plugins, tmp_path: Path) -> None:
+    async with connected(plugins, cdi=tmp_path) as plugin:
         assert await allocate(plugins) == AllocatedDevices(
             envs={"GPU_IDS": "a,b"},
             mounts=(DeviceMount(container_path="/plugin", host_path=str(plugin.state), read_only=True),),

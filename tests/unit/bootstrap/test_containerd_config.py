@@ -41,6 +41,12 @@ def test_containerd_1_gets_a_configuration_of_version_two() -> None:
     assert config["timeouts"] == {"io.containerd.timeout.shim.load": "30s", "io.containerd.timeout.task.state": "10s"}
 
 
+def test_containerd_1_7_resolves_the_cdi_devices_of_device_plugins() -> None:
+    for version, enabled in (((1, 6), None), ((1, 7), True)):
+        cri = rendered(replace(ABLE, containerd_version=version))["plugins"]["io.containerd.grpc.v1.cri"]
+        assert cri.get("enable_cdi") is enabled
+
+
 @pytest.mark.parametrize("version", [(1, 6), (2, 1)])
 def test_containers_get_selinux_labels_where_the_policy_has_them(version: tuple[int, int]) -> None:
     for has_selinux in (False, True):
