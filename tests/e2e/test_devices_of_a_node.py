@@ -1,0 +1,111 @@
+"""The devices of a node in a real cluster: what the Node, the command and the socket PodResources show of them."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import pytest_asyncio
+
+from shared.plugin_grpc import pod_resources_v1_pb2 as v1
+from tests.programs.device_plugin import DevicePlugin, devices_of
+from tests.support.agents.agent import BIN
+from tests.support.clusters.cluster import Cluster
+from tests.support.waits.deadline import WAIT_SECONDS
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+GPU = "example.com/gpu"
+CHECKOUT = Path(__file__).resolve().parents[2]
+Amounts = tuple[str | None, str | None]  # capacity, allocatable
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@contextmanager
+def plugin_process(directory: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a plugin with two devices below this directory, until the block ends."""
+    command = [sys.executable, "-m", "tests.programs.device_plugin", str(directory), GPU, "--ids", "gpu-0,gpu-1"]
+    process = subprocess.Popen(command, cwd=CHECKOUT)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def amounts(cluster: Cluster) -> Amounts:
+    status = (await cluster.node())["status"]
+    return status["capacity"].get(GPU), status["allocatable"].get(GPU)
+
+
+async def wait_amounts(cluster: Cluster, expected: Amounts) -> None:
+    async def seen() -> bool:
+        return await amounts(cluster) == expected
+
+    await cluster.wait_for(seen, f"capacity and allocatable of {GPU} to be {expected}")
+
+
+async def shown(cluster: Cluster) -> dict[str, Any]:
+    """Return what `bulkhead devices` prints as JSON."""
+    command = [str(BIN / "bulkhead"), "devices", "--run-dir", str(cluster.agent.home.run_dir), "-o", "json"]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=WAIT_SECONDS)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+async def allocatable(root: Path) -> list[str]:
+    """Return the ids of the devices that PodResources has as allocatable."""
+    options = (("grpc.use_local_subchannel_pool", 1),)
+    async with grpc.aio.insecure_channel(f"unix:{root}/pod-resources/kubelet.sock", options=options) as channel:
+        answer = await channel.unary_unary(
+            "/v1.PodResourcesLister/GetAllocatableResources",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=v1.AllocatableResourcesResponse.FromString,
+        )(v1.AllocatableResourcesRequest(), wait_for_ready=True, timeout=WAIT_SECONDS)
+    return [name for device in answer.devices for name in device.device_ids]
+
+
+async def test_the_node_has_what_its_plugin_lists_through_kills_and_nothing_healthy_once_it_is_gone(
+    cluster: Cluster,
+) -> None:
+    agent = cluster.agent
+    root = agent.home.path / "kubelet"
+    with plugin_process(root / "device-plugins") as process:
+        await wait_amounts(cluster, ("2", "2"))
+        plugin = DevicePlugin(root / "device-plugins", GPU, {})
+        plugin.set_devices({**devices_of("gpu-0", nodes=(0,)), **devices_of("gpu-1", health="Unhealthy")})
+        await wait_amounts(cluster, ("2", "1"))
+        found = await shown(cluster)
+        assert [(row["device"], row["health"], row["numa_nodes"]) for row in found["devices"]] == [
+            ("gpu-0", "Healthy", [0]),
+            ("gpu-1", "Unhealthy", []),
+        ]
+        assert await allocatable(root) == ["gpu-0"]
+
+        for service in ("volume", "podsync", "status"):
+            await agent.wait_back(service, agent.kill(service))
+            # A write of the Node that shows another amount would follow the first facts of the new process.
+            await agent.wait_beats("volume", "podsync", "status", after=time.monotonic() + 3.0)
+            assert await amounts(cluster) == ("2", "1"), service
+        plugin.set_devices(devices_of("gpu-0", "gpu-1"))
+        await wait_amounts(cluster, ("2", "2"))
+
+        process.send_signal(signal.SIGKILL)
+        await wait_amounts(cluster, ("2", "0"))
+        [row] = (await shown(cluster))["resources"]
+        assert (row["connected"], row["capacity"], row["allocatable"]) == (False, 2, 0) and row["error"]
+        assert await allocatable(root) == []
