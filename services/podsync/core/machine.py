@@ -15,6 +15,7 @@ from services.podsync.core.container_cpus import ContainerCpus
 from services.podsync.core.node_state import NodeState
 from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, jitter
 from services.podsync.core.placement.pod_placement import PodPlacement
+from services.podsync.core.placement.reported_devices import Reported, reported_devices
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.events import Event, TimePassed
 from services.podsync.core.pod.instructions import (
@@ -70,6 +71,8 @@ class PodSync:
         self.settings = settings
         self._addresses_of: Any = None  # the Node that has `_addresses`
         self._addresses: tuple[str, ...] = ()
+        self._reported_of: Any = None  # the resources that `_reported` was made of
+        self._reported: Reported = {}
         self.node_state = NodeState(settings.started_at, settings.facts, checkpoint or {}, settings.agent_start)
         self.node_state.cpu_retry_seconds = settings.cpu_retry_seconds
         self.node_state.admissions.inherit(settings.inherited)
@@ -238,7 +241,7 @@ class PodSync:
         volumes = self.node_state.volumes.get(tracked.uid)
         if admitted and tracked.saved.state is PodState.SYNC and volumes is not None and volumes.attach_limit:
             tracked = lifecycle.over_attach_limit(tracked, volumes.attach_limit, now)
-        tracked = follow_device_health(tracked, self.devices(), self.settings.device_action, now)
+        tracked = follow_device_health(tracked, self._reported_devices(), self.settings.device_action, now)
         events = list(tracked.noted)
         if events or volumes is not tracked.volumes:
             tracked = replace(tracked, noted=(), volumes=volumes)
@@ -364,7 +367,7 @@ class PodSync:
             node_ips=self.node_ips,
             handlers=self.node_state.runtime_handlers,
             gates_off=self.settings.facts.gates_off,
-            devices=self.devices(),
+            devices=self._reported_devices(),
         )
         if not tracked.saved.rejected:
             if mismatch := family_mismatch(tracked, self.node_ips):
@@ -374,6 +377,12 @@ class PodSync:
                 tracked = replace(tracked, saved=replace(tracked.saved, outcome=phase))
         shown = withheld(tracked, status)
         return tracked if shown == tracked.status else replace(tracked, status=shown)
+
+    def _reported_devices(self) -> Reported:
+        devices = self.devices()
+        if devices is not self._reported_of:
+            self._reported_of, self._reported = devices, reported_devices(devices, self._reported)
+        return self._reported
 
     def _forget(self, tracked: TrackedPod, cause: str, now: float) -> list[Instruction]:
         """Forget a pod of which nothing is left. If it is desired again under the same UID, it starts again."""

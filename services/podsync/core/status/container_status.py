@@ -2,12 +2,11 @@
 Every container of the spec has one, from the first status on. Knows nothing of phases and conditions.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bus.messages.device_plugins import DeviceResource
 from bus.messages.podsync import PodState
+from services.podsync.core.placement.reported_devices import Reported
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.status.container_facts import ContainerFacts, container_facts, shown_resources
 from services.podsync.core.status.container_state import (
@@ -58,10 +57,10 @@ def container_statuses(
     runtime_name: str,
     *,
     recursive: bool = False,
-    devices: Mapping[str, DeviceResource] | None = None,
+    devices: Reported | None = None,
 ) -> ContainerStatuses:
     """Return one status for each container of the spec. `recursive`: the runtime makes read-only mounts recursive.
-    `devices`: the resources of device plugins, None = statuses do not show the health of devices."""
+    `devices`: what device plugins report, None = statuses do not show the health of devices."""
     inits, regulars, ephemerals = tracked.init_containers, tracked.containers, tracked.ephemeral_containers
     waiting = "PodInitializing" if inits else "ContainerCreating"
     limit = MAX_POD_MESSAGE_BYTES // (len(inits) + len(regulars) + len(ephemerals) or 1)
@@ -128,7 +127,7 @@ class _StatusBuilder:
     waiting: str  # the reason while it has not been started
     runtime_name: str
     recursive: bool  # whether read-only mounts are recursive where possible
-    devices: Mapping[str, DeviceResource] | None  # of device plugins; None = their health is not shown
+    devices: Reported | None  # by device plugins; None = their health is not shown
 
     def status(self) -> Json:
         """Return the status as it is to be shown now."""
@@ -137,8 +136,8 @@ class _StatusBuilder:
             return self._without_devices()
         # A pod that has ended keeps what was shown: its devices are others' now.
         is_over = self.tracked.saved.state in (PodState.TERMINATED, PodState.FINISHED)
-        resources = {} if is_over else self.devices
-        return with_device_status(self._without_devices(), self.before or {}, given.devices, resources)
+        reported = {} if is_over else self.devices
+        return with_device_status(self._without_devices(), self.before or {}, given.devices, reported)
 
     def _without_devices(self) -> Json:
         instances = self.tracked.instances_of(self.spec["name"])

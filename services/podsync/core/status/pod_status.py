@@ -2,12 +2,11 @@
 Pure: `now` is wall seconds. The new status continues from the earlier one, so that transition times stay.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import RuntimeHandler
 from bus.messages.podsync import PodState
+from services.podsync.core.placement.reported_devices import Reported
 from services.podsync.core.pod.gated_fields import POD_LEVEL_RESIZE, RESOURCE_HEALTH, SANDBOX_CONDITION
 from services.podsync.core.pod.pod_addresses import addresses
 from services.podsync.core.pod.tracked_pod import TrackedPod
@@ -31,11 +30,11 @@ def pod_status(
     node_ips: tuple[str, ...],
     handlers: tuple[RuntimeHandler, ...] | None = None,
     gates_off: frozenset[str] = frozenset(),
-    devices: Mapping[str, DeviceResource] | None = None,
+    devices: Reported | None = None,
 ) -> Json:
     """Return the complete status as of now. A rejected pod shows its rejection and nothing else (pods.md 3.3).
-    `handlers`: those of the runtime, None = it reports none; `gates_off`: of `gated_fields.POD_GATES`; `devices`: the
-    resources of device plugins."""
+    `handlers`: those of the runtime, None = it reports none; `gates_off`: of `gated_fields.POD_GATES`; `devices`: what
+    device plugins report."""
     generation = (tracked.saved.pod.get("metadata") or {}).get("generation")
     of_pod = pod_facts(tracked)
     base: Json = {"observedGeneration": generation} if generation else {}

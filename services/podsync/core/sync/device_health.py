@@ -8,9 +8,9 @@ that is not connected reports nothing, and one that leaves a device out of its l
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from bus.messages.device_plugins import DeviceResource
 from bus.messages.podsync import PodState
 from services.podsync.core.placement.pod_placement import ContainerDevices
+from services.podsync.core.placement.reported_devices import Reported
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.saved import with_container
 from services.podsync.core.pod.step import Step
@@ -31,8 +31,6 @@ DEVICE_UNHEALTHY, DEVICE_HEALTHY = (
 MAX_SHOWN_DEVICES = 8  # in one event
 _MAX_SHOWN_CHARACTERS = 64  # of an annotation that is not understood
 
-Resources = Mapping[str, DeviceResource]  # what the device plugins list, by name
-
 
 @dataclass(frozen=True)
 class _Health:
@@ -43,9 +41,7 @@ class _Health:
     recovered: tuple[str, ...]
 
 
-def follow_device_health(
-    tracked: TrackedPod, resources: Resources, node_action: DeviceAction, now: float
-) -> TrackedPod:
+def follow_device_health(tracked: TrackedPod, reported: Reported, node_action: DeviceAction, now: float) -> TrackedPod:
     """Return the pod with the health of its devices as the plugins report it now, and with what follows from a device
     that has become unhealthy. `node_action`: the node's, where the pod has none. The pod stays as it is until this
     process has listed it in the runtime, because a restart is of a container that runs."""
@@ -58,7 +54,7 @@ def follow_device_health(
         if not placed.devices or not _may_use_devices(tracked, name):
             continue
         saved = tracked.saved.container(name)
-        health = _compare(saved.unhealthy_devices, placed.devices, resources)
+        health = _compare(saved.unhealthy_devices, placed.devices, reported)
         if health.failed:
             failed[name] = health.failed
             text = f"{_describe(health.failed, 'unhealthy')}{_consequence(tracked, name, action)}{doubt}"
@@ -112,16 +108,14 @@ def _running(tracked: TrackedPod, name: str) -> Container | None:
     return newest if newest is not None and newest.state is ContainerState.RUNNING else None
 
 
-def _compare(known: str, devices: Iterable[ContainerDevices], resources: Resources) -> _Health:
+def _compare(known: str, devices: Iterable[ContainerDevices], reported: Reported) -> _Health:
     before = frozenset(known.splitlines())
     unhealthy, healthy = set[str](), set[str]()
     for given in devices:
-        resource = resources.get(given.resource)
-        if resource is None or not resource.connected:
-            continue
-        for device in resource.devices:
-            if device.id in given.ids:
-                (healthy if device.healthy else unhealthy).add(f"{given.resource}/{device.id}")
+        of_resource = reported.get(given.resource)
+        listed = of_resource.healthy if of_resource is not None else {}
+        for device in given.ids & listed.keys():
+            (healthy if listed[device] else unhealthy).add(f"{given.resource}/{device}")
     return _Health(
         unhealthy=(before | unhealthy) - healthy,
         failed=tuple(sorted(unhealthy - before)),

@@ -1,0 +1,31 @@
+"""Has the health of devices as their plugins report it, by id: a resource may have 10 000 devices, and each pod that
+has some looks for its own at every event.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bus.messages.device_plugins import DeviceResource
+
+
+@dataclass(frozen=True)
+class ReportedDevices:
+    """Has the devices of one resource."""
+
+    resource: DeviceResource
+    healthy: Mapping[str, bool]  # by id; empty while the plugin is not connected, for it reports nothing then
+
+
+Reported = Mapping[str, ReportedDevices]  # by the name of the resource
+
+
+def reported_devices(resources: Mapping[str, DeviceResource], before: Reported) -> Reported:
+    """Return the devices of these resources. `before`: what this has returned last, where it can be used again."""
+    reported = {}
+    for name, resource in resources.items():
+        known = before.get(name)
+        if known is None or known.resource is not resource:
+            listed = resource.devices if resource.connected else ()
+            known = ReportedDevices(resource, {device.id: device.healthy for device in listed})
+        reported[name] = known
+    return reported
