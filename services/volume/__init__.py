@@ -60,9 +60,9 @@ On restart
     once each socket found has registered its plugin, was refused, or has failed for about 4 minutes; until then a
     plugin that does not answer is not called gone. Device plugins are connected again through the record of their
     sockets; killed before a registration was saved, its plugin gets an error and registers again. `devices.resources`
-    is complete once each of them has listed its devices or could not be reached. A CSI call that was cut short is
-    repeated, as CSI permits: a volume with a record is published again where a pod needs it, else unpublished. An
-    expansion that was cut short is performed again: the claim's status shows the new size only after it.
+    is complete once each of them has listed its devices, could not be reached, or has listed none for 10 s. A CSI call
+    that was cut short is repeated, as CSI permits: a volume with a record is published again where a pod needs it, else
+    unpublished. An expansion that was cut short is repeated: the claim's status shows the new size only after it.
 
 Limits per pod
     Operations have threads by kind: work below the root directory, checks of hostPaths, devices, changes of a volume's

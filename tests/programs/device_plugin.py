@@ -37,9 +37,10 @@ class DevicePlugin:
     """Serves a resource. `directory`: device-plugins of the agent; `state`: where devices, faults and the log of calls
     are; `cdi`: where it writes the CDI specification of its devices, None = they are no CDI devices.
 
-    A fault of a method: "hang" (until the plugin ends), "die" (before it answers), "slow" (half a second), "lie" (an
-    answer that does not fit), "garbage" (no message), "empty", "answers twice", or the name of a gRPC code. Those of
-    ListAndWatch only: "twice" (an id twice), "many" (10 001 devices), "every millisecond", "long" (more than 4 MiB).
+    A fault of a method: "hang" (until the plugin ends, or the fault does), "die" (before it answers), "slow" (half a
+    second), "lie" (an answer that does not fit), "garbage" (no message), "empty", "answers twice", or the name of a
+    gRPC code. Those of ListAndWatch only: "twice" (an id twice), "many" (10 001 devices), "every millisecond", "long"
+    (more than 4 MiB), "nodes" (a million NUMA nodes).
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class DevicePlugin:
         pre_start: bool = False,
         preferred: bool = False,
         cdi: Path | None = None,
-        die: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGKILL),
+        die: Callable[[], None] | None = None,
     ) -> None:
         self.directory, self.resource, self.socket = directory, resource, directory / socket
         self.state = directory / f"{socket}.state"
@@ -60,7 +61,7 @@ class DevicePlugin:
         self.options = api.DevicePluginOptions(
             pre_start_required=pre_start, get_preferred_allocation_available=preferred
         )
-        self._die, self._ended, self._cdi = die, threading.Event(), cdi
+        self._die, self._ended, self._cdi = die or self.break_off, threading.Event(), cdi
         self._server: Any = None
         self._threads = ThreadPoolExecutor(16, thread_name_prefix="device plugin")
         if not (self.state / "devices.json").exists():
@@ -128,6 +129,11 @@ class DevicePlugin:
         self._registration.add_insecure_port(f"unix:{plugins_registry / f'{self.socket.name}'}")
         self._registration.start()
 
+    def break_off(self) -> None:
+        """Break all connections off at once, and serve no more until `start`."""
+        server, self._server = self._server, None
+        server.stop(None)
+
     def stop(self) -> None:
         """End as a killed process does: the socket stays."""
         self._ended.set()
@@ -184,6 +190,8 @@ class DevicePlugin:
             listed = [api.Device(ID=str(number), health="Healthy") for number in range(10_001)]
         if fault == "lie":
             listed = [api.Device(ID="a\nb", health="Healthy")]
+        if fault == "nodes":
+            listed = [api.Device(ID="a", health="Healthy", topology={"nodes": [{}] * 1_000_000})]
         if fault == "long":
             listed = [api.Device(ID="x" * (5 << 20), health="Healthy")]
         yield api.ListAndWatchResponse(devices=listed)
@@ -251,9 +259,10 @@ class DevicePlugin:
     def _fault(self, method: str, context: Any) -> str:
         """Return the fault of this call, unless it ends the call."""
         fault = str(_read(self.state / "faults.json").get(method, ""))
-        if fault == "hang":
-            self._ended.wait()
-            context.abort(grpc.StatusCode.UNAVAILABLE, "the plugin ends")
+        while fault == "hang":
+            if self._ended.wait(_POLL_SECONDS):
+                context.abort(grpc.StatusCode.UNAVAILABLE, "the plugin ends")
+            fault = str(_read(self.state / "faults.json").get(method, ""))
         if fault == "slow":
             self._ended.wait(0.5)
         if fault == "die":
@@ -294,7 +303,12 @@ def main() -> None:
     arguments = parser.parse_args()
     devices = devices_of(*filter(None, arguments.ids.split(",")))
     plugin = DevicePlugin(
-        arguments.directory, arguments.resource, devices, pre_start=arguments.pre_start, cdi=arguments.cdi
+        arguments.directory,
+        arguments.resource,
+        devices,
+        pre_start=arguments.pre_start,
+        cdi=arguments.cdi,
+        die=lambda: os.kill(os.getpid(), signal.SIGKILL),
     )
     plugin.run()
 

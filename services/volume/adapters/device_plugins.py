@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bus.messages.device_plugins import AllocatedDevices, Device, DeviceMount, DeviceNode
 from services.volume.core.device_plugins.device_resources import PluginOptions
-from services.volume.core.device_plugins.plugin_checks import UnusableDevicesError, checked_devices
+from services.volume.core.device_plugins.plugin_checks import UnusableDevicesError, check_list_size, checked_devices
 from shared.plugin_grpc.async_connection import AsyncPluginConnection, NewestMessage, connected_async
 from shared.plugin_grpc.connection import decoded
 from shared.plugin_grpc.device_plugin_pb2 import (
@@ -106,8 +106,9 @@ def decode_devices(message: bytes) -> tuple[tuple[Device, ...], int]:
     """Return the devices of a message of ListAndWatch, and how many it lists with those that it lists twice. Raises
     PluginCallError and UnusableDevicesError."""
     found = decoded(message, ListAndWatchResponse, _LIST_AND_WATCH).devices
+    check_list_size(len(found), (len(device.topology.nodes) for device in found))
     listed = ((device.ID, device.health, [node.ID for node in device.topology.nodes]) for device in found)
-    return checked_devices(listed, len(found)), len(found)
+    return checked_devices(listed), len(found)
 
 
 def registration_server(path: Path, register: Register) -> SocketServer:

@@ -9,14 +9,14 @@ import contextlib
 import logging
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 from bus.interface import Bus, OwnedStream
-from bus.messages.device_plugins import DeviceResource
+from bus.messages.device_plugins import Device, DeviceResource
 from services.volume.adapters.device_plugin_files import DevicePluginRecord, remove_sockets
-from services.volume.adapters.device_plugins import connected_plugin, decode_devices, registration_server
+from services.volume.adapters.device_plugins import registration_server
 from services.volume.adapters.threads import Threads
-from services.volume.core.device_plugins.device_resources import DeviceResources
+from services.volume.controllers.device_plugin_lists import DevicePluginLists
+from services.volume.core.device_plugins.device_resources import DeviceResources, PluginOptions, PluginSocket
 from services.volume.core.device_plugins.plugin_checks import (
     UnusableDevicesError,
     check_resource,
@@ -25,10 +25,8 @@ from services.volume.core.device_plugins.plugin_checks import (
 )
 from shared.metrics.family import counter
 from shared.metrics.registry import Registry
-from shared.plugin_grpc.connection import PluginCallError
 from shared.process.crash import crash_point
 from shared.text.plain_text import plain
-from shared.time.backoff import Backoff
 from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -36,8 +34,6 @@ log = logging.getLogger(__name__)
 DIRECTORY = "device-plugins"  # below the root directory
 SOCKET = "kubelet.sock"
 RECORD = "bulkhead/volume/device_plugins.json"  # below the root directory
-MIN_LIST_SECONDS = 1.0  # between two lists of one plugin that are published; those in between are not decoded
-RETRIES = Backoff(initial=1.0, cap=60.0)  # of the connection to a plugin that does not register again
 REGISTRATIONS = counter("kubelet_device_plugin_registration_total", "Registrations of device plugins.", "resource_name")
 _TROUBLE, _RECORD_TROUBLE = "device-plugins", "device plugin record"
 
@@ -53,8 +49,8 @@ class DevicePlugins:
         self._record = DevicePluginRecord(root / RECORD)
         self._resources = DeviceResources()
         self._registered = metrics.counter(REGISTRATIONS)
-        self._threads = Threads("device plugin record", 1, clock)
-        self._saved: dict[str, str] = {}
+        self._threads = _threads(clock)
+        self._saved: dict[str, PluginSocket] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by resource
         self._changed = asyncio.Event()
         self._restored = asyncio.Event()
@@ -62,26 +58,26 @@ class DevicePlugins:
     def endpoint(self, resource: str) -> str | None:
         """Return the socket of the resource's plugin; None = it is not connected."""
         item = self._stream.get(resource)
-        return self._resources.endpoints()[resource] if item is not None and item.connected else None
+        return self._resources.sockets()[resource].endpoint if item is not None and item.connected else None
 
-    async def register(self, resource: str, endpoint: str) -> None:
+    async def register(self, resource: str, socket: PluginSocket) -> None:
         """Use the plugin at this socket for the resource, in place of an earlier one. Raises UnusableDevicesError.
 
         Waits until the record of the process before was read: its sockets would replace this one, and this one would
         replace them on disk. A caller that goes away leaves no half of a registration."""
         await self._restored.wait()
-        await asyncio.shield(self._accept(resource, endpoint))
+        await asyncio.shield(self._accept(resource, socket))
 
-    async def _accept(self, resource: str, endpoint: str) -> None:
-        number = self._resources.registered(resource, endpoint, self._clock.monotonic(), self._clock.wall())
+    async def _accept(self, resource: str, socket: PluginSocket) -> None:
+        number = self._resources.registered(resource, socket, self._clock.monotonic(), self._clock.wall())
         await self._save()
         crash_point("volume.device_plugin.saved")
         self._registered.inc(resource)
-        for name in set(self._stream.keys()) - self._resources.endpoints().keys():
+        for name in set(self._stream.keys()) - self._resources.shown().keys():
             self._stream.delete(name, "another resource took the place of a dropped one")
         if self._resources.registration(resource) == number:
             self._publish(resource, "registered")
-            self._follow(resource, number, endpoint)
+            self._follow(resource, number, socket.endpoint)
 
     def deregister(self, resource: str, endpoint: str) -> None:
         """End the use of the plugin whose socket below `plugins_registry` is gone, unless another one has registered
@@ -92,7 +88,7 @@ class DevicePlugins:
             self._mark_complete()
 
     async def run(self) -> None:
-        """Register, follow and drop until cancelled."""
+        """Register, follow and drop until cancelled; after an unexpected failure it may be called again."""
         try:
             await self._restore()
         finally:
@@ -102,38 +98,46 @@ class DevicePlugins:
         try:
             while True:
                 self._changed.clear()
+                await self._save()
                 await self._drop()
         finally:
+            self._restored.clear()
             for task in (opening, *self._tasks.values()):
                 task.cancel()
             self._threads.close()
+            self._threads = _threads(self._clock)
             await server.stop()
 
     async def _restore(self) -> None:
-        """Connect to the plugins of the process before, whose sockets are in the record; remove other sockets."""
+        """Connect to the plugins that are known, which at the start of the process are those of the record."""
+        known = self._resources.sockets() or await self._load()
+        self._resources.restored(known, self._clock.monotonic(), self._clock.wall())
+        for resource, socket in self._resources.sockets().items():
+            if socket.endpoint:
+                self._follow(resource, self._resources.registration(resource), socket.endpoint)
+            self._publish(resource, "of an earlier process")
+        self._mark_complete()
+
+    async def _load(self) -> dict[str, PluginSocket]:
+        """Return what the process before has saved, and remove the sockets of other plugins."""
         try:
             self._saved = await self._threads.call(self._record.load)
         except (OSError, ValueError) as error:
             line = f"{self._record.path}: cannot be read: {error} (device plugins must register again: restart them)"
             log.warning("%s", line)
-        self._resources.restored(self._saved, self._clock.monotonic(), self._clock.wall())
-        kept = set(self._saved.values())
+        kept = {socket.endpoint for socket in self._saved.values()}
         try:
             await self._threads.call(remove_sockets, self._directory, kept)
         except OSError as error:
             log.warning("%s: the sockets of earlier plugins cannot be removed: %s", self._directory, error.strerror)
-        for resource, endpoint in self._resources.endpoints().items():
-            if endpoint:
-                self._follow(resource, self._resources.registration(resource), endpoint)
-            self._publish(resource, "of an earlier process")
-        self._mark_complete()
+        return self._saved
 
     async def _register(self, version: str, resource: str, endpoint: str) -> None:
         """Take a registration at the socket. Raises UnusableDevicesError."""
         try:
             check_version(version)
             check_resource(resource)
-            await self.register(resource, socket_below(str(self._directory), endpoint))
+            await self.register(resource, PluginSocket(socket_below(str(self._directory), endpoint)))
         except UnusableDevicesError as error:
             log.warning("the registration of a device plugin for %s is refused: %s", plain(resource[:128]), error)
             raise
@@ -141,74 +145,40 @@ class DevicePlugins:
     async def _save(self) -> None:
         """Save the sockets, if one has changed. Where that fails, which is a trouble, the registrations count in this
         process only."""
-        endpoints = self._resources.endpoints()
-        if endpoints == self._saved:
+        sockets = self._resources.sockets()
+        if sockets == self._saved:
             return
         try:
-            await self._threads.call(self._record.save, endpoints)
+            await self._threads.call(self._record.save, sockets)
         except OSError as error:
             line = f"{self._record.path}: cannot be written: {error.strerror} (free space or repair the file system)"
             self._bus.trouble(_RECORD_TROUBLE, line)
         else:
-            self._saved = endpoints
+            self._saved = sockets
             self._bus.trouble(_RECORD_TROUBLE, None)
 
     def _follow(self, resource: str, number: int, endpoint: str) -> None:
         self._end(resource)
         log.info("device plugin of %s: registered at %s", resource, endpoint)
-        following = self._keep_following(resource, number, endpoint)
-        self._tasks[resource] = asyncio.create_task(following, name=f"device plugin of {resource}")
+        lists = DevicePluginLists(
+            resource, endpoint, partial(self._listed, resource, number), partial(self._ended, resource, number)
+        )
+        self._tasks[resource] = asyncio.create_task(lists.follow(), name=f"device plugin of {resource}")
 
     def _end(self, resource: str) -> None:
         task = self._tasks.pop(resource, None)
         if task is not None:
             task.cancel()
 
-    async def _keep_following(self, resource: str, number: int, endpoint: str) -> None:
-        """Connect again whenever the connection has ended, later and later, until the task is cancelled."""
-        failures, logged = 0, ""
-        while True:
-            try:
-                await self._listen(resource, number, endpoint)
-            except (PluginCallError, UnusableDevicesError) as failure:
-                error = plain(str(failure))
-            except Exception as failure:
-                error = f"unexpected {type(failure).__name__}"
-                log.exception("device plugin of %s: unexpected failure", resource)
-            item = self._stream.get(resource)
-            if item is not None and item.connected:
-                failures, logged = 0, ""
-            failures += 1
-            if error != logged:
-                logged = error
-                log.warning("device plugin of %s at %s is not connected: %s", resource, endpoint, error)
-            self._resources.ended(resource, number, error, self._clock.monotonic(), self._clock.wall())
-            self._publish(resource, "not connected")
-            self._mark_complete()
-            await asyncio.sleep(RETRIES.delay(failures))
+    def _listed(self, resource: str, number: int, options: PluginOptions, devices: tuple[Device, ...]) -> None:
+        self._resources.listed(resource, number, options, devices, self._clock.wall())
+        self._publish(resource, "listed")
+        self._mark_complete()
 
-    async def _listen(self, resource: str, number: int, endpoint: str) -> NoReturn:
-        """Publish the devices that the plugin lists, until its connection ends. Raises PluginCallError and
-        UnusableDevicesError."""
-        async with connected_plugin(endpoint) as plugin:
-            options = await plugin.options()
-            with contextlib.closing(plugin.lists()) as lists:
-                repeated = False
-                last = b""
-                while True:
-                    message = await lists.take()
-                    if message != last:
-                        last = message
-                        devices, count = decode_devices(message)
-                        if count != len(devices) and not repeated:
-                            repeated = True
-                            log.warning("device plugin of %s lists ids twice; the last of each counts", resource)
-                        self._resources.listed(resource, number, options, devices, self._clock.wall())
-                        self._publish(resource, "listed")
-                        self._mark_complete()
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(MIN_LIST_SECONDS):
-                            await lists.ended.wait()
+    def _ended(self, resource: str, number: int, error: str) -> None:
+        self._resources.ended(resource, number, error, self._clock.monotonic(), self._clock.wall())
+        self._publish(resource, "not connected")
+        self._mark_complete()
 
     async def _drop(self) -> None:
         """Wait until a grace ends or something changes, then drop each resource whose grace has ended."""
@@ -230,3 +200,7 @@ class DevicePlugins:
     def _mark_complete(self) -> None:
         if self._resources.complete:
             self._stream.mark_complete()
+
+
+def _threads(clock: Clock) -> Threads:
+    return Threads("device plugin record", 1, clock)

@@ -15,6 +15,7 @@ from services.volume.adapters import registration
 from services.volume.adapters.plugin_sockets import PluginSockets
 from services.volume.adapters.threads import Threads
 from services.volume.controllers.device_plugins import DevicePlugins
+from services.volume.core.device_plugins.device_resources import PluginSocket
 from services.volume.core.device_plugins.plugin_checks import UnusableDevicesError
 from services.volume.core.registration.plugin_answers import (
     CSI,
@@ -54,7 +55,7 @@ class PluginRegistration:
         self._bus, self._clock, self._sockets, self._stream = bus, clock, sockets, stream
         self._devices = devices
         self._registry = PluginRegistry()
-        self._threads = Threads("plugins", MAX_TRIED_SOCKETS, clock)
+        self._threads = _threads(clock)
         self._changed, self._looks_due = asyncio.Event(), True
         self._attempts: set[asyncio.Task[None]] = set()
         self._logged: dict[str, str] = {}  # socket -> its last failure
@@ -79,7 +80,7 @@ class PluginRegistration:
         self._publish()
 
     async def run(self) -> None:
-        """Register and deregister until cancelled."""
+        """Register and deregister until cancelled; after an unexpected failure it may be called again."""
         watching = asyncio.create_task(self._watch(), name="plugin sockets")
         try:
             while True:
@@ -95,6 +96,7 @@ class PluginRegistration:
             for task in (watching, *self._attempts):
                 task.cancel()
             self._threads.close()
+            self._threads, self._looks_due = _threads(self._clock), True
 
     async def _watch(self) -> None:
         try:
@@ -130,6 +132,9 @@ class PluginRegistration:
         """Try to register the plugin at a socket. A failure is logged once, and sent to a plugin that answered."""
         try:
             await self._register(path, identity)
+        except asyncio.CancelledError:
+            self._registry.failed(path, identity, self._clock.monotonic())  # `run` may be called again
+            raise
         except UnusablePluginError as error:
             if error.final:
                 self._registry.refused(path, identity)
@@ -150,7 +155,10 @@ class PluginRegistration:
     async def _register(self, path: str, identity: Identity) -> None:
         info = await self._threads.call(registration.get_info, path)
         version = version_of(info, path, self._registry.other(path, info.type, info.name))
-        plugin = await (self._register_device_plugin if info.type == DEVICE else self._register_csi)(info, version)
+        if info.type == DEVICE:
+            plugin = await self._register_device_plugin(path, info, version)
+        else:
+            plugin = await self._register_csi(info, version)
         crash_point("volume.plugin.answered")
         if not self._registry.registered(path, identity, plugin):
             return
@@ -171,9 +179,9 @@ class PluginRegistration:
             raise UnusablePluginError(text, final=False) from None
         return registered_csi(info, version, node)
 
-    async def _register_device_plugin(self, info: PluginInfo, version: str) -> RegisteredPlugin:
+    async def _register_device_plugin(self, path: str, info: PluginInfo, version: str) -> RegisteredPlugin:
         try:
-            await self._devices.register(info.name, info.endpoint)
+            await self._devices.register(info.name, PluginSocket(info.endpoint, registry=path))
         except UnusableDevicesError as error:
             raise unusable_device_plugin(error) from None
         return registered_device_plugin(info, version)
@@ -201,3 +209,7 @@ class PluginRegistration:
         if self._logged.get(path) != why:
             self._logged[path] = why
             log.warning("the plugin at %s is not registered: %s", path, why)
+
+
+def _threads(clock: Clock) -> Threads:
+    return Threads("plugins", MAX_TRIED_SOCKETS, clock)

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from bus.messages.device_plugins import DeviceResource
-from services.volume.controllers import device_plugins
+from services.volume.controllers import device_plugin_lists
 from shared.time.backoff import Backoff
 from tests.programs.device_plugin import DevicePlugin, Devices, devices_of
 from tests.service.volume.node import Node, started_node
@@ -47,6 +47,14 @@ class Plugins:
             return str(error.details())
         return ""
 
+    async def until_registered(self, plugin: DevicePlugin) -> None:
+        """Register the plugin once the agent listens again. As long as the socket of the process before is there, the
+        plugin cannot register, and its own socket may be removed: it begins anew."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while await self.register(plugin):
+                plugin.break_off()
+                await asyncio.sleep(0.01)
+
     async def until_listening(self) -> None:
         async with asyncio.timeout(WAIT_SECONDS):
             while not self.socket.is_socket():
@@ -66,8 +74,8 @@ class Plugins:
 async def running_plugins(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Plugins]:
     """Yield a node that plugins can register at, in a directory with a short path: that of a socket has at most 107
     bytes."""
-    monkeypatch.setattr(device_plugins, "MIN_LIST_SECONDS", 0.05)
-    monkeypatch.setattr(device_plugins, "RETRIES", Backoff(initial=0.1, cap=0.5))
+    monkeypatch.setattr(device_plugin_lists, "MIN_LIST_SECONDS", 0.05)
+    monkeypatch.setattr(device_plugin_lists, "RETRIES", Backoff(initial=0.1, cap=0.5))
     with tempfile.TemporaryDirectory(prefix="dp") as directory:
         node = await started_node(Path(directory), monkeypatch, device_plugins=True)
         for name in ("device-plugins", "plugins_registry"):

@@ -12,11 +12,14 @@ import pytest
 
 from bus.messages.device_plugins import Device, DeviceResource
 from bus.messages.streams import DEVICES_RESOURCES
+from services.frame import restarted
+from services.volume.adapters import device_plugins as device_plugin_calls
 from services.volume.adapters.device_plugins import decode_devices
 from services.volume.adapters.threads import Threads
-from services.volume.controllers import device_plugins
+from services.volume.controllers import device_plugin_lists, device_plugins
 from services.volume.controllers.device_plugins import DevicePlugins
 from services.volume.core.device_plugins import device_resources
+from services.volume.core.device_plugins.device_resources import DeviceResources, PluginSocket
 from shared.metrics.registry import Registry
 from shared.plugin_grpc import serving
 from tests.fakes.memory_bus import MemoryNetwork
@@ -61,7 +64,8 @@ async def test_a_registration_before_the_record_is_read_stays_and_so_do_those_of
 ) -> None:
     record = tmp_path / device_plugins.RECORD
     record.parent.mkdir(parents=True)
-    record.write_text(json.dumps({GPU: "/old.sock", NIC: "/nic.sock"}))
+    sockets = {GPU: {"endpoint": "/old.sock", "registry": ""}, NIC: {"endpoint": "/nic.sock", "registry": ""}}
+    record.write_text(json.dumps(sockets))
     (tmp_path / "device-plugins").mkdir()
     disk = asyncio.Event()
 
@@ -76,12 +80,12 @@ async def test_a_registration_before_the_record_is_read_stays_and_so_do_those_of
     of_node = DevicePlugins(bus, network.clock, tmp_path, bus.own(DEVICES_RESOURCES), Registry("volume"))
     running = asyncio.create_task(of_node.run())
     try:
-        registered = asyncio.create_task(of_node.register(GPU, "/new.sock"))
+        registered = asyncio.create_task(of_node.register(GPU, PluginSocket("/new.sock")))
         for _ in range(20):
             await asyncio.sleep(0)
         disk.set()
         await registered
-        assert json.loads(record.read_text()) == {GPU: "/new.sock", NIC: "/nic.sock"}
+        assert json.loads(record.read_text()) == {**sockets, GPU: {"endpoint": "/new.sock", "registry": ""}}
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -171,31 +175,90 @@ async def test_a_plugin_whose_socket_is_a_directory_or_absent_is_known_and_not_c
             assert not found.connected and "\n" not in found.error
 
 
-@pytest.mark.parametrize("method", ["GetDevicePluginOptions", "ListAndWatch"])
-@pytest.mark.parametrize("fault", ["hang", "die", "lie", "garbage", "INTERNAL"])
-async def test_a_plugin_that_fails_is_not_connected_and_delays_no_other(
-    plugins: Plugins, method: str, fault: str
+_FAILURES = {
+    ("GetDevicePluginOptions", "hang"): "rpc error: code = DeadlineExceeded",
+    ("GetDevicePluginOptions", "die"): "rpc error: code = ",
+    ("GetDevicePluginOptions", "garbage"): "rpc error: code = Internal",
+    ("GetDevicePluginOptions", "INTERNAL"): "rpc error: code = Internal",
+    ("ListAndWatch", "hang"): "it has listed no devices for 0.5 s",
+    ("ListAndWatch", "die"): "rpc error: code = ",
+    ("ListAndWatch", "lie"): "it lists a device with the id",
+    ("ListAndWatch", "garbage"): "rpc error: code = Internal",
+    ("ListAndWatch", "INTERNAL"): "rpc error: code = Internal",
+}
+
+
+@pytest.mark.parametrize(("method", "fault"), _FAILURES)
+async def test_a_plugin_that_fails_is_not_connected_until_it_serves_and_delays_no_other(
+    plugins: Plugins, method: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad, good = plugins.plugin(die=lambda: None), plugins.plugin(NIC)
-    if (method, fault) in (("ListAndWatch", "die"), ("GetDevicePluginOptions", "die")):
-        fault = "UNAVAILABLE"  # what the connection to a process that dies ends with
+    monkeypatch.setattr(device_plugin_calls, "MAX_CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(device_plugin_lists, "MAX_FIRST_LIST_SECONDS", 0.5)
+    bad, good = plugins.plugin(), plugins.plugin(NIC)
     bad.fault(method, fault)
     async with plugins.node.volume():
         await plugins.register(bad)
         await plugins.register(good)
         await plugins.until(lambda nic: nic.connected, NIC)
-        if fault in ("hang", "lie") and not (method == "ListAndWatch" and fault == "lie"):
-            assert method == "GetDevicePluginOptions" or not plugins.resources.state[GPU].connected
-        else:
-            found = await plugins.until(lambda gpu: "rpc error" in gpu.error or "printable" in gpu.error)
-            assert not found.connected and found.devices == () and "\n" not in found.error
+        found = await plugins.until(lambda gpu: gpu.error.startswith(_FAILURES[method, fault]))
+        assert not found.connected and found.devices == () and "\n" not in found.error
         bad.fault(method)
-        if fault != "hang":
-            await plugins.until(lambda gpu: healthy(gpu) == ["a", "b"])
+        bad.start()
+        await plugins.until(lambda gpu: healthy(gpu) == ["a", "b"] and gpu.error == "")
+
+
+async def test_a_plugin_that_answers_and_lists_nothing_delays_nobody_who_waits_for_the_resources(
+    plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_plugin_lists, "MAX_FIRST_LIST_SECONDS", 0.5)
+    plugin = plugins.plugin()
+    async with plugins.node.volume():
+        await plugins.register(plugin)
+        await plugins.until(lambda gpu: gpu.connected)
+    plugin.fault("ListAndWatch", "hang")
+    plugins.resources.changes.clear()
+    async with plugins.node.volume():
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not plugins.resources.complete:
+                await asyncio.sleep(0.01)
+        await plugins.until(lambda gpu: gpu.error == "it has listed no devices for 0.5 s")
+        plugin.fault("ListAndWatch")
+        await plugins.until(lambda gpu: gpu.connected)
+
+
+async def test_plugins_are_registered_and_followed_after_an_unexpected_failure(
+    plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restarted, "RESTART_DELAY_SECONDS", 0.05)
+    fail_once = iter([ZeroDivisionError("on request")])
+
+    def drop(self: DeviceResources, now: float) -> list[str]:
+        for error in fail_once:
+            raise error
+        return working(self, now)
+
+    working = DeviceResources.drop
+    plugin, other = plugins.plugin(), plugins.plugin(NIC)
+    async with plugins.node.volume():
+        await plugins.register(plugin)
+        await plugins.until(lambda gpu: gpu.connected)
+        monkeypatch.setattr(DeviceResources, "drop", drop)
+        plugin.set_devices(devices_of("c"))
+        await plugins.node.until_troubles("device plugins failed: ZeroDivisionError; the log has more")
+        await plugins.until(lambda gpu: healthy(gpu) == ["c"])
+        await plugins.until_registered(other)
+        await plugins.until(lambda nic: nic.connected, NIC)
+    record = json.loads((plugins.node.root / device_plugins.RECORD).read_text())
+    assert record.keys() == {GPU, NIC}
 
 
 @pytest.mark.parametrize(
-    ("fault", "text"), [("many", "it lists 10001 devices, more than 10000"), ("long", "code = ResourceExhausted")]
+    ("fault", "text"),
+    [
+        ("many", "it lists 10001 devices, more than 10000"),
+        ("long", "code = ResourceExhausted"),
+        ("nodes", "its devices list 1000000 NUMA nodes, more than 100000"),
+    ],
 )
 async def test_a_list_beyond_the_bounds_ends_the_connection(plugins: Plugins, fault: str, text: str) -> None:
     plugin = plugins.plugin()
@@ -226,14 +289,14 @@ async def test_an_id_that_is_listed_twice_is_one_device(plugins: Plugins) -> Non
 async def test_a_plugin_that_sends_every_millisecond_is_published_a_few_times_and_with_its_newest_list(
     plugins: Plugins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_plugins, "MIN_LIST_SECONDS", 0.25)
+    monkeypatch.setattr(device_plugin_lists, "MIN_LIST_SECONDS", 0.25)
     decoded: list[bytes] = []
 
     def counted(message: bytes) -> Any:
         decoded.append(message)
         return decode_devices(message)
 
-    monkeypatch.setattr(device_plugins, "decode_devices", counted)
+    monkeypatch.setattr(device_plugin_lists, "decode_devices", counted)
     plugin = plugins.plugin()
     plugin.fault("ListAndWatch", "every millisecond")
     async with plugins.node.volume():
@@ -337,7 +400,7 @@ async def test_a_record_that_is_damaged_costs_no_more_than_new_registrations(plu
     async with plugins.node.volume():
         await plugins.register(plugins.plugin(socket="again.sock"))
         await plugins.until(lambda gpu: gpu.connected)
-    assert record.read_text() == f'{{"example.com/gpu":"{plugins.directory}/again.sock"}}'
+    assert json.loads(record.read_text()) == {GPU: {"endpoint": f"{plugins.directory}/again.sock", "registry": ""}}
 
 
 async def test_a_registration_socket_that_cannot_be_opened_is_a_trouble_until_it_can(
@@ -366,3 +429,30 @@ async def test_a_plugin_may_register_below_plugins_registry_and_leaves_with_its_
         (registry / plugin.socket.name).unlink()
         gone = await plugins.until(lambda gpu: not gpu.connected)
         assert gone.error == "its socket below plugins_registry is gone"
+
+
+@pytest.mark.parametrize("gone", ["while volume runs", "while volume is away"])
+async def test_a_plugin_that_has_left_plugins_registry_is_not_connected_by_the_next_process(
+    plugins: Plugins, gone: str
+) -> None:
+    plugin = plugins.plugin()
+    registry = plugins.node.root / "plugins_registry"
+    async with plugins.node.volume():
+        await plugins.until_listening()
+        plugin.start()
+        plugin.register_below(registry)
+        await plugins.until(lambda gpu: gpu.connected)
+        if gone == "while volume runs":
+            (registry / plugin.socket.name).unlink()
+            await plugins.until(lambda gpu: not gpu.connected)
+            async with asyncio.timeout(WAIT_SECONDS):
+                while json.loads((plugins.node.root / device_plugins.RECORD).read_text())[GPU]["endpoint"]:
+                    await asyncio.sleep(0.01)
+    (registry / plugin.socket.name).unlink(missing_ok=True)
+    async with plugins.node.volume():
+        await plugins.until_registered(plugins.plugin(NIC))
+        await plugins.until(lambda nic: nic.connected, NIC)
+        assert not plugins.resources.state[GPU].connected
+        assert len(plugin.calls("GetDevicePluginOptions")) == 1
+        await plugins.until_registered(plugins.plugin(socket="again.sock"))
+        await plugins.until(lambda gpu: gpu.connected)

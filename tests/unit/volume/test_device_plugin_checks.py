@@ -6,7 +6,9 @@ from bus.messages.device_plugins import Device
 from services.volume.core.device_plugins.plugin_checks import (
     MAX_DEVICES,
     MAX_ID_CHARACTERS,
+    MAX_NUMA_NODES,
     UnusableDevicesError,
+    check_list_size,
     check_resource,
     check_socket,
     check_version,
@@ -61,7 +63,7 @@ def test_a_path_that_no_socket_can_have_is_refused(path: str) -> None:
 
 def test_devices_are_sorted_by_id_with_the_numa_nodes_that_a_machine_can_have() -> None:
     listed = [("b", "Healthy", [1, 0, 1]), ("a", "Unhealthy", [-1, 4096]), ("c", "healthy", [])]
-    assert checked_devices(listed, 3) == (
+    assert checked_devices(listed) == (
         Device(id="a", healthy=False),
         Device(id="b", healthy=True, nodes=(0, 1)),
         Device(id="c", healthy=False),
@@ -70,19 +72,20 @@ def test_devices_are_sorted_by_id_with_the_numa_nodes_that_a_machine_can_have() 
 
 def test_of_an_id_that_is_listed_twice_the_last_one_counts() -> None:
     listed = [("a", "Healthy", [0]), ("a", "Unhealthy", [1])]
-    assert checked_devices(listed, 2) == (Device(id="a", healthy=False, nodes=(1,)),)
+    assert checked_devices(listed) == (Device(id="a", healthy=False, nodes=(1,)),)
 
 
 @pytest.mark.parametrize("name", ["", "x" * (MAX_ID_CHARACTERS + 1), "a\nb"])
 def test_a_list_with_an_id_that_cannot_be_one_is_refused_in_one_line(name: str) -> None:
-    checked_devices([("x" * MAX_ID_CHARACTERS, "Healthy", [])], 1)
+    checked_devices([("x" * MAX_ID_CHARACTERS, "Healthy", [])])
     with pytest.raises(UnusableDevicesError, match="an id has 1 to 256 printable characters") as refused:
-        checked_devices([(name, "Healthy", [])], 1)
+        checked_devices([(name, "Healthy", [])])
     assert "\n" not in str(refused.value)
 
 
-def test_a_list_has_at_most_ten_thousand_devices() -> None:
-    listed = [(f"{number:05}", "Healthy", ()) for number in range(MAX_DEVICES + 1)]
-    assert len(checked_devices(listed[:-1], MAX_DEVICES)) == MAX_DEVICES
+def test_a_list_has_at_most_ten_thousand_devices_and_a_hundred_thousand_numa_nodes() -> None:
+    check_list_size(MAX_DEVICES, [10] * MAX_DEVICES)
     with pytest.raises(UnusableDevicesError, match="lists 10001 devices, more than 10000"):
-        checked_devices(listed, MAX_DEVICES + 1)
+        check_list_size(MAX_DEVICES + 1, [])
+    with pytest.raises(UnusableDevicesError, match="its devices list 100001 NUMA nodes, more than 100000"):
+        check_list_size(2, [1, MAX_NUMA_NODES])

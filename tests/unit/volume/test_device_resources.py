@@ -12,6 +12,7 @@ from services.volume.core.device_plugins.device_resources import (
     MAX_RESOURCES,
     DeviceResources,
     PluginOptions,
+    PluginSocket,
 )
 from services.volume.core.device_plugins.plugin_checks import UnusableDevicesError
 
@@ -22,7 +23,7 @@ NO_OPTIONS = PluginOptions()
 
 def connected(devices: tuple[Device, ...] = TWO) -> DeviceResources:
     resources = DeviceResources()
-    number = resources.registered(GPU, "/d/gpu.sock", 0.0, 1000.0)
+    number = resources.registered(GPU, PluginSocket("/d/gpu.sock"), 0.0, 1000.0)
     resources.listed(GPU, number, NO_OPTIONS, devices, 1001.0)
     return resources
 
@@ -33,7 +34,7 @@ def gpu(resources: DeviceResources) -> DeviceResource:
 
 def test_a_plugin_is_connected_once_it_has_listed_its_devices() -> None:
     resources = DeviceResources()
-    number = resources.registered(GPU, "/d/gpu.sock", 0.0, 1000.0)
+    number = resources.registered(GPU, PluginSocket("/d/gpu.sock"), 0.0, 1000.0)
     assert (gpu(resources).connected, gpu(resources).devices) == (False, ())
     options = PluginOptions(pre_start_required=True, preferred_allocation=True)
     resources.listed(GPU, number, options, TWO, 1001.0)
@@ -72,12 +73,22 @@ def test_the_devices_of_a_plugin_that_ends_are_unhealthy_for_five_minutes_and_th
     assert resources.drop(10.0 + GRACE_SECONDS - 1) == []
     assert resources.drop(10.0 + GRACE_SECONDS) == [GPU]
     assert (gpu(resources).dropped, gpu(resources).devices, resources.next_drop()) == (True, (), None)
+    assert resources.sockets() == {}
+
+
+def test_devices_of_a_plugin_whose_successor_lists_none_are_unhealthy_until_it_does() -> None:
+    resources = connected()
+    number = resources.registered(GPU, PluginSocket("/d/gpu-2.sock"), 5.0, 1005.0)
+    resources.ended(GPU, number, "it has listed no devices", 15.0, 1015.0)
+    assert not gpu(resources).connected and [device.healthy for device in gpu(resources).devices] == [False, False]
+    resources.listed(GPU, number, NO_OPTIONS, TWO, 1020.0)
+    assert gpu(resources) == DeviceResource(resource=GPU, connected=True, since=1020.0, devices=TWO)
 
 
 def test_a_plugin_that_comes_back_within_the_grace_has_its_devices_again() -> None:
     resources = connected()
     resources.ended(GPU, resources.registration(GPU), "gone", 10.0, 1010.0)
-    number = resources.registered(GPU, "/d/gpu-2.sock", 250.0, 1250.0)
+    number = resources.registered(GPU, PluginSocket("/d/gpu-2.sock"), 250.0, 1250.0)
     assert resources.drop(10.0 + GRACE_SECONDS) == []
     assert [device.healthy for device in gpu(resources).devices] == [False, False]
     resources.listed(GPU, number, NO_OPTIONS, TWO, 1251.0)
@@ -88,7 +99,7 @@ def test_a_plugin_that_comes_back_after_the_grace_is_used_again() -> None:
     resources = connected()
     resources.ended(GPU, resources.registration(GPU), "gone", 10.0, 1010.0)
     resources.drop(1000.0)
-    number = resources.registered(GPU, "/d/gpu.sock", 2000.0, 3000.0)
+    number = resources.registered(GPU, PluginSocket("/d/gpu.sock"), 2000.0, 3000.0)
     assert not gpu(resources).dropped and resources.next_drop() == 2000.0 + GRACE_SECONDS
     resources.listed(GPU, number, NO_OPTIONS, TWO, 3001.0)
     assert gpu(resources).devices == TWO
@@ -97,8 +108,8 @@ def test_a_plugin_that_comes_back_after_the_grace_is_used_again() -> None:
 def test_a_plugin_that_registers_twice_keeps_its_devices_until_the_new_one_has_listed_its_own() -> None:
     resources = connected()
     first = resources.registration(GPU)
-    second = resources.registered(GPU, "/d/gpu-2.sock", 5.0, 1005.0)
-    assert gpu(resources).devices == TWO and resources.endpoints() == {GPU: "/d/gpu-2.sock"}
+    second = resources.registered(GPU, PluginSocket("/d/gpu-2.sock"), 5.0, 1005.0)
+    assert gpu(resources).devices == TWO and resources.sockets() == {GPU: PluginSocket("/d/gpu-2.sock")}
     resources.ended(GPU, first, "the old stream", 6.0, 1006.0)
     resources.listed(GPU, first, NO_OPTIONS, (), 1006.0)
     assert gpu(resources).connected and gpu(resources).devices == TWO
@@ -111,12 +122,13 @@ def test_a_socket_that_is_removed_from_plugins_registry_ends_the_registration_th
     assert resources.deregistered(GPU, "/other.sock", 5.0, 1005.0) is False
     assert gpu(resources).connected
     assert resources.deregistered(GPU, "/d/gpu.sock", 5.0, 1005.0) is True
-    assert not gpu(resources).connected and resources.endpoints() == {GPU: ""}
+    assert not gpu(resources).connected and resources.sockets() == {GPU: PluginSocket("")}
 
 
 def test_resources_of_an_earlier_process_are_known_and_complete_once_each_has_an_outcome() -> None:
     resources = DeviceResources()
-    resources.restored({GPU: "/d/gpu.sock", "example.com/nic": "/d/nic.sock", "example.com/fpga": ""}, 0.0, 1000.0)
+    sockets = {GPU: "/d/gpu.sock", "example.com/nic": "/d/nic.sock", "example.com/fpga": ""}
+    resources.restored({name: PluginSocket(endpoint) for name, endpoint in sockets.items()}, 0.0, 1000.0)
     seen = [resources.complete]
     resources.listed(GPU, resources.registration(GPU), NO_OPTIONS, TWO, 1001.0)
     seen.append(resources.complete)
@@ -133,11 +145,11 @@ def test_resources_of_an_earlier_process_are_known_and_complete_once_each_has_an
 def test_more_resources_than_any_node_has_are_refused_until_one_of_them_has_been_dropped() -> None:
     resources = DeviceResources()
     for number in range(MAX_RESOURCES):
-        resources.registered(f"example.com/r{number}", f"/d/{number}", float(number), 0.0)
+        resources.registered(f"example.com/r{number}", PluginSocket(f"/d/{number}"), float(number), 0.0)
     with pytest.raises(UnusableDevicesError, match="64 resources have device plugins"):
-        resources.registered(GPU, "/d/gpu.sock", 100.0, 0.0)
+        resources.registered(GPU, PluginSocket("/d/gpu.sock"), 100.0, 0.0)
     resources.drop(GRACE_SECONDS + 1)  # those of the first two seconds
-    resources.registered(GPU, "/d/gpu.sock", 400.0, 0.0)
+    resources.registered(GPU, PluginSocket("/d/gpu.sock"), 400.0, 0.0)
     assert GPU in resources.shown() and "example.com/r0" not in resources.shown()
     assert len(resources.shown()) == MAX_RESOURCES
 
@@ -155,7 +167,7 @@ def test_healthy_devices_exist_only_while_the_newest_plugin_is_connected(steps: 
     for step, amount in steps:
         match step:
             case "register":
-                number = resources.registered(GPU, "/d/gpu.sock", now, now)
+                number = resources.registered(GPU, PluginSocket("/d/gpu.sock"), now, now)
                 ended = now
             case "list" if resources.registration(GPU):
                 devices = tuple(Device(id=f"{each:03}", healthy=True) for each in range(amount % 5))

@@ -24,9 +24,18 @@ class PluginOptions:
     preferred_allocation: bool = False
 
 
+@dataclass(frozen=True)
+class PluginSocket:
+    """Has the paths of a plugin's sockets. `endpoint` "": none is known. `registry`: the one below `plugins_registry`
+    through which the plugin registered; "" = it registered at the agent's socket."""
+
+    endpoint: str
+    registry: str = ""
+
+
 @dataclass
 class _Resource:
-    endpoint: str
+    socket: PluginSocket
     registration: int
     shown: DeviceResource
     ended: float  # when the connection ended, or when its first attempt began
@@ -44,14 +53,14 @@ class DeviceResources:
         self._resources: dict[str, _Resource] = {}
         self._registrations = 0
 
-    def restored(self, endpoints: Mapping[str, str], now: float, wall: float) -> None:
-        """Add the resources that plugins had registered in an earlier process, with their sockets; "" = no socket is
-        known, and the plugin must register again."""
-        for resource, endpoint in list(endpoints.items())[:MAX_RESOURCES]:
-            self.registered(resource, endpoint, now, wall)
-            self._resources[resource].awaited = bool(endpoint)
+    def restored(self, sockets: Mapping[str, PluginSocket], now: float, wall: float) -> None:
+        """Add the resources that plugins had registered in an earlier process, with their sockets. A plugin whose
+        socket is not known must register again."""
+        for resource, socket in list(sockets.items())[:MAX_RESOURCES]:
+            self.registered(resource, socket, now, wall)
+            self._resources[resource].awaited = bool(socket.endpoint)
 
-    def registered(self, resource: str, endpoint: str, now: float, wall: float) -> int:
+    def registered(self, resource: str, socket: PluginSocket, now: float, wall: float) -> int:
         """Note the plugin's socket, which replaces an earlier one, and return the number of the registration. The
         devices stay as they are until the new plugin has listed its own. Raises UnusableDevicesError where there are
         too many resources."""
@@ -59,12 +68,12 @@ class DeviceResources:
         if known is None:
             self._make_room()
             shown = DeviceResource(resource=resource, connected=False, since=wall, error="it has not connected yet")
-            known = self._resources[resource] = _Resource(endpoint, 0, shown, now, awaited=False)
+            known = self._resources[resource] = _Resource(socket, 0, shown, now, awaited=False)
         elif not known.shown.connected:
             known.ended = now
             known.shown = replace(known.shown, dropped=False, error="it has registered, but has listed no devices yet")
         self._registrations += 1
-        known.endpoint, known.registration = endpoint, self._registrations
+        known.socket, known.registration = socket, self._registrations
         return self._registrations
 
     def listed(
@@ -85,7 +94,7 @@ class DeviceResources:
         )
 
     def ended(self, resource: str, registration: int, error: str, now: float, wall: float) -> None:
-        """Note that the connection has ended, or could not be made: every device is unhealthy."""
+        """Note that the connection has ended, could not be made, or has brought no list: every device is unhealthy."""
         known = self._current(resource, registration)
         if known is None:
             return
@@ -101,10 +110,10 @@ class DeviceResources:
     def deregistered(self, resource: str, endpoint: str, now: float, wall: float) -> bool:
         """End the registration, if it is still that of this socket; return whether it was."""
         known = self._resources.get(resource)
-        if known is None or known.endpoint != endpoint:
+        if known is None or known.socket.endpoint != endpoint:
             return False
         self.ended(resource, known.registration, "its socket below plugins_registry is gone", now, wall)
-        known.registration, known.endpoint = 0, ""
+        known.registration, known.socket = 0, PluginSocket("")
         return True
 
     def drop(self, now: float) -> list[str]:
@@ -129,9 +138,10 @@ class DeviceResources:
         """Return what is published, by resource."""
         return {name: known.shown for name, known in self._resources.items()}
 
-    def endpoints(self) -> dict[str, str]:
-        """Return the socket of each resource's plugin, which a later process needs."""
-        return {name: known.endpoint for name, known in self._resources.items()}
+    def sockets(self) -> dict[str, PluginSocket]:
+        """Return the sockets of each resource's plugin, which a later process needs: all but those of resources that
+        have been dropped, whose plugins must register again."""
+        return {name: known.socket for name, known in self._resources.items() if not known.shown.dropped}
 
     def registration(self, resource: str) -> int:
         """Return the number of the registration that counts; 0 = there is none."""

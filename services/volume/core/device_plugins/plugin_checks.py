@@ -14,6 +14,7 @@ HEALTHY = "Healthy"
 MAX_DEVICES = 10_000  # of one resource
 MAX_ID_CHARACTERS = 256  # of a device
 MAX_NUMA_NODE = 1023  # a larger id is of no NUMA node
+MAX_NUMA_NODES = 100_000  # of all devices of one resource together: ten of each, where there are as many as can be
 MAX_PATH_BYTES = 107  # of a Unix socket's path
 
 Listed = tuple[str, str, Iterable[int]]  # id, health and NUMA nodes of a device, as a plugin sends them
@@ -55,11 +56,19 @@ def check_socket(path: str) -> None:
         )
 
 
-def checked_devices(listed: Iterable[Listed], count: int) -> tuple[Device, ...]:
-    """Return the `count` devices of one message of ListAndWatch, by id. Of an id that is listed twice, the last one
-    counts. Raises UnusableDevicesError."""
-    if count > MAX_DEVICES:
-        raise UnusableDevicesError(f"it lists {count} devices, more than {MAX_DEVICES}")
+def check_list_size(devices: int, numa_nodes: Iterable[int]) -> None:
+    """Raise UnusableDevicesError if a message of ListAndWatch has too many devices or NUMA nodes. `numa_nodes`: their
+    number for each device."""
+    if devices > MAX_DEVICES:
+        raise UnusableDevicesError(f"it lists {devices} devices, more than {MAX_DEVICES}")
+    total = sum(numa_nodes)
+    if total > MAX_NUMA_NODES:
+        raise UnusableDevicesError(f"its devices list {total} NUMA nodes, more than {MAX_NUMA_NODES}")
+
+
+def checked_devices(listed: Iterable[Listed]) -> tuple[Device, ...]:
+    """Return the devices of one message of ListAndWatch, by id. Of an id that is listed twice, the last one counts.
+    Raises UnusableDevicesError."""
     found: dict[str, Device] = {}
     for name, health, nodes in listed:
         if not name or len(name) > MAX_ID_CHARACTERS or not name.isprintable():
