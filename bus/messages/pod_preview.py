@@ -4,6 +4,8 @@ nothing."""
 from dataclasses import dataclass, field
 from typing import Any
 
+from bus.messages.podsync import GivenDevices, NumaMemory
+
 
 @dataclass(frozen=True, kw_only=True)
 class GetPodPreview:
@@ -61,6 +63,9 @@ class PreviewedContainer:
     # numbers of the CRI resources that are not 0: `cpu_shares`, `cpu_quota`, `cpu_period` (microseconds),
     # `memory_limit_in_bytes`
     resources: dict[str, int] = field(default_factory=dict)
+    cpus: str = ""  # the CPUs that it would have alone, such as `2-3,8`; "" = it shares CPUs
+    memory: tuple[NumaMemory, ...] = ()  # that it would have alone
+    devices: tuple[GivenDevices, ...] = ()  # of device plugins that it would have, unless the plugin prefers others
     mounts: tuple[PreviewedMount, ...] = ()  # each mount and block device
     problem: str = ""  # why it does not start: `<waiting reason>: <message>`
 

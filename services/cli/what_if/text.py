@@ -8,7 +8,9 @@ from typing import Any
 
 from bus.messages.pod_preview import PodPreview, PreviewedContainer, PreviewedImage
 from services.cli.what_if.candidates import Candidate
+from shared.model.cpu_list import write_cpus
 from shared.podspec.support import Effect, Unsupported
+from shared.text.byte_size import byte_size
 from shared.text.plain_text import plain
 
 
@@ -174,6 +176,12 @@ def _container(container: PreviewedContainer) -> Iterator[str]:
         shown.pop("cpu_period", None)
     numbers = "".join(f", {name} {number}" for name, number in shown.items())
     yield f"  container {container.name}{kind}: oom_score_adj {container.oom_score_adj}{numbers}"
+    if container.cpus:
+        yield f"    CPUs {container.cpus} alone"
+    for block in container.memory:
+        yield f"    {block.kind} of NUMA nodes {write_cpus(block.nodes)} alone: {byte_size(block.size)}"
+    for each in container.devices:
+        yield f"    {each.resource}: {', '.join(each.ids)}"
     for mount in container.mounts:
         of = f"{mount.kind} {mount.volume}" if mount.volume else "the agent's file"
         way = " (read-only)" if mount.read_only else ""

@@ -12,7 +12,7 @@ imports other rooms only as this table allows:
     node_state     which pods an event touches, who ends        outcomes admission placement pod sync
     outcomes       what the result of a call changes            images pod sync
     story          which events and instructions are shown      pod
-    preview        what would become of a pod, for what-if      admission cgroups cri images node
+    preview        what would become of a pod, for what-if      admission cgroups cri images node placement pod
     status         the API status of a pod                      placement pod sync
     sync           the next call for a pod                      images pod placement
     cri            the CRI messages for a pod                   admission cgroups node pod placement

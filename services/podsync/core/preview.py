@@ -31,8 +31,11 @@ from services.podsync.core.images.credential_plugin import is_for
 from services.podsync.core.images.image_reference import InvalidImageNameError, pull_policy, with_default_tag
 from services.podsync.core.images.image_repository import repository
 from services.podsync.core.node.node_facts import NodeFacts
+from services.podsync.core.placement.pod_placement import ContainerPlacement
+from services.podsync.core.pod.published_items import given_devices, numa_memory
 from shared.config.effective import CredentialProvider
 from shared.cri.interface import ImageStatus
+from shared.model.cpu_list import write_cpus
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object, name, namespace
 from shared.podspec.containers import every_container
@@ -178,9 +181,13 @@ def _containers(inputs: PreviewInputs) -> Iterator[PreviewedContainer]:
     kinds = {volume["name"]: kind for volume, kind in _kinds(pod)}
     for kind, container in every_container(pod):
         resources = container_resources(pod, container, facts)
+        given = facts.placement.containers.get(container["name"], ContainerPlacement())
         previewed = PreviewedContainer(
             name=str(container["name"]),
             kind=str(kind),
+            cpus=write_cpus(given.cpus),
+            memory=numa_memory(given.memory),
+            devices=given_devices(given.devices),
             oom_score_adj=int(resources.get("oom_score_adj", 0)),
             resources={key: int(resources[key]) for key in _NUMBERS if resources.get(key)},
         )

@@ -6,9 +6,16 @@ from typing import Any
 import pytest
 
 from bus.messages.pod_preview import PodPreview, PreemptedPod
+from bus.messages.podsync import GivenDevices, NumaMemory
 from services.podsync.core.admission.node_view import MachineFacts, node_view
 from services.podsync.core.admission.verdict import Verdict
 from services.podsync.core.node.node_facts import NodeFacts
+from services.podsync.core.placement.pod_placement import (
+    ContainerDevices,
+    ContainerPlacement,
+    MemoryBlock,
+    PodPlacement,
+)
 from services.podsync.core.preview import DIRECTORIES, PodPaths, PreviewInputs, image_names, preview
 from services.volume.plugins.registry import PLUGINS
 from shared.config.effective import CredentialProvider
@@ -65,6 +72,18 @@ def test_a_container_has_its_oom_score_and_resources() -> None:
         "cpu_quota": 20_000,
         "memory_limit_in_bytes": 512 << 20,
     }
+
+
+def test_a_container_has_what_admission_would_give_it_alone() -> None:
+    gpus = ContainerDevices(resource="example.com/gpu", ids=frozenset({"b", "a"}))
+    memory = MemoryBlock(nodes=frozenset({1, 0}), kind="memory", size=1 << 20)
+    given = ContainerPlacement(cpus=frozenset({3, 2}), memory=(memory,), devices=(gpus,))
+    placement = PodPlacement(containers={"c": given})
+    pod = a_pod(containers=[a_container("c"), a_container("d")])
+    first, second = shown(pod, verdict=Verdict(placement=placement)).containers
+    assert (first.cpus, first.memory) == ("2-3", (NumaMemory(nodes=(0, 1), kind="memory", size=1 << 20),))
+    assert first.devices == (GivenDevices(resource="example.com/gpu", ids=("a", "b")),)
+    assert (second.cpus, second.memory, second.devices) == ("", (), ())
 
 
 def test_the_directories_are_those_of_the_volume_plugins() -> None:

@@ -50,7 +50,7 @@ def published(uid: str, name: str, namespace: str, saved: Saved) -> Published:
             grace_seconds=None if saved.state is PodState.SYNC else saved.grace_seconds,
             cpus={name: write_cpus(own.cpus) for name, own in given.items() if own.cpus},
             memory={name: numa_memory(own.memory) for name, own in given.items() if own.memory},
-            devices={name: _given_devices(own.devices) for name, own in given.items() if own.devices},
+            devices={name: given_devices(own.devices) for name, own in given.items() if own.devices},
         ),
         volumes=PodVolumes(
             uid=uid,
@@ -69,7 +69,8 @@ def numa_memory(blocks: Iterable[MemoryBlock]) -> tuple[NumaMemory, ...]:
     return tuple(NumaMemory(nodes=tuple(sorted(b.nodes)), kind=b.kind, size=b.size) for b in blocks)
 
 
-def _given_devices(given: Iterable[ContainerDevices]) -> tuple[GivenDevices, ...]:
+def given_devices(given: Iterable[ContainerDevices]) -> tuple[GivenDevices, ...]:
+    """Return the devices as messages have them."""
     return tuple(GivenDevices(resource=each.resource, ids=tuple(sorted(each.ids))) for each in given)
 
 

@@ -1,0 +1,31 @@
+"""What `bulkhead what-if` prints of what a container would have alone."""
+
+from bus.messages.pod_preview import PodPreview, PreviewedContainer
+from bus.messages.podsync import GivenDevices, NumaMemory
+from services.cli.what_if.candidates import Candidate
+from services.cli.what_if.text import Answer, lines
+
+
+def shown(container: PreviewedContainer) -> list[str]:
+    """The lines from the container on."""
+    candidate = Candidate(namespace="shop", name="web", file="web.yaml", source="api", pod={})
+    printed = lines(Answer(candidate=candidate, preview=PodPreview(containers=(container,))))
+    return printed[next(i for i, line in enumerate(printed) if line.startswith("  container ")) :]
+
+
+def test_cpus_memory_and_devices_of_a_container_have_a_line_each() -> None:
+    own = PreviewedContainer(
+        name="web",
+        kind="regular",
+        cpus="2-3,8",
+        memory=(NumaMemory(nodes=(0, 1), kind="memory", size=2 << 30),),
+        devices=(GivenDevices(resource="example.com/gpu", ids=("gpu-0", "gpu-1\x1b[2J")),),
+    )
+    first, cpus, memory, devices = shown(own)
+    assert first == "  container web: oom_score_adj 0"
+    assert (cpus, memory) == ("    CPUs 2-3,8 alone", "    memory of NUMA nodes 0-1 alone: 2.0 GiB")
+    assert devices.startswith("    example.com/gpu: gpu-0, gpu-1") and "\x1b" not in devices
+
+
+def test_a_container_that_shares_everything_has_none() -> None:
+    assert shown(PreviewedContainer(name="web", kind="init")) == ["  container web (init): oom_score_adj 0"]
