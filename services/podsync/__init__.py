@@ -20,8 +20,8 @@ Persists: one checkpoint record per pod (admission verdict with the allocation a
 resources that containers have, state, grace period and its start, the reason of its end, its last phase, attempts,
 back-offs, hooks pending or begun, status), the start number, the time of the last pressure transitions, a bounded story
 per pod (for `bulkhead explain` alone), the records of image pulls (`image_manager/`), user namespaces
-(`pods/<uid>/userns`); and for a Go kubelet, with static policies, `cpu_manager_state` and `memory_manager_state`, which
-follow from the records.
+(`pods/<uid>/userns`); and for a Go kubelet `device-plugins/kubelet_internal_checkpoint` and, with static policies,
+`cpu_manager_state` and `memory_manager_state`, which follow from the records.
 
 On restart: reads the checkpoint, publishes the admitted pods, lists each pod in the runtime before it shows a status or
 acts on it, and continues with the next step; the list shows whether a call of the earlier process had an effect. A

@@ -1,10 +1,12 @@
 """Builds podsync: the core from the checkpoint, the calls, the loop with its workers, followers and housekeeping."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from bus.messages.device_plugins import DeviceResource
 from bus.messages.streams import PODS_PULLS, events_of
 from bus.stream import EventRecorder
 from services.frame.container_runtime import container_runtime
@@ -125,13 +127,18 @@ class PodSyncService:
             self.loop.metrics.on_verdict = PlacementMetrics(context.metrics, placer).count
         if placer is not None and placer.static_cpus:
             CpuMetrics(context.metrics, placer, self.core.placements)
-        self.placement_checkpoints = PlacementCheckpoints(placer, placement_files, self.core.placements, bus.trouble)
+        self.placement_checkpoints = PlacementCheckpoints(
+            placer, placement_files, self.core.placements, self._known_devices, bus.trouble
+        )
         self.loop.on_handled = self._pods_changed
         Followers(bus, handle=self.loop.handle, on_complete=self.loop.complete)
 
     def _pods_changed(self) -> None:
         self.eviction.pods_changed()
         self.placement_checkpoints.pods_changed()
+
+    def _known_devices(self) -> Mapping[str, DeviceResource] | None:
+        return self.core.devices() if self.core.devices_known() else None
 
     async def run(self) -> None:
         """Continue from the checkpoint, and report once a second whether a worker is overdue, until cancelled."""

@@ -1,6 +1,6 @@
 """Reads which resources the kubelet's device plugin checkpoint names (node.md 4.14). Never writes it.
 
-The file is an earlier kubelet's: its plugins have not registered with this agent, which has no device manager.
+The file may be an earlier kubelet's, whose plugins have not registered with this agent yet.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Reads what an earlier agent of the node gave to its pods, from the files of its CPU and memory managers.
+"""Reads what an earlier agent of the node gave to its pods, from the files of its CPU, memory and device managers.
 
 A file that the Go kubelet would not start with is an OperatorError: this configuration or this machine would take CPUs
 or memory from containers that run (node.md 4.10, 4.11).
@@ -6,9 +6,11 @@ or memory from containers that run (node.md 4.10, 4.11).
 
 from collections.abc import Callable
 
+from services.podsync.adapters.allocation_bytes import read_answer
 from services.podsync.adapters.placement_files import PlacementFiles
 from services.podsync.adapters.start_conflicts import refuse
 from services.podsync.core.checkpoints.cpu_state import CpuState
+from services.podsync.core.checkpoints.device_takeover import devices_of
 from services.podsync.core.checkpoints.memory_state import MemoryState
 from services.podsync.core.checkpoints.start_checks import (
     Conflict,
@@ -39,7 +41,8 @@ def read_inherited_placements(
         on_conflict(start_error(conflict, "CPU", str(files.cpu_path)))
     if memory is not None and (conflict := _of_memory(memory, config, placer)):
         on_conflict(start_error(conflict, "memory", str(files.memory_path)))
-    return placements_of(cpu, memory)
+    devices = files.read_devices()
+    return placements_of(cpu, memory, devices_of(devices, read_answer) if devices is not None else None)
 
 
 def _of_cpus(state: CpuState, config: EffectiveConfig, placer: NodePlacer | None) -> Conflict | None:

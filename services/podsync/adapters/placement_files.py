@@ -1,29 +1,36 @@
-"""Reads and writes the checkpoint files of the CPU and memory managers in the root directory (node.md 4.14)."""
+"""Reads and writes the checkpoint files of the CPU, memory and device managers, below the root directory (node.md
+4.14)."""
 
+import logging
 import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from services.podsync.core.checkpoints import cpu_state, memory_state
+from services.podsync.core.checkpoints import cpu_state, device_state, memory_state
 from services.podsync.core.checkpoints.checksums import MAX_CHECKPOINT_BYTES, CheckpointError
 from services.podsync.core.checkpoints.cpu_state import CpuState, read_cpu_state, write_cpu_state
+from services.podsync.core.checkpoints.device_state import DeviceState, read_device_state, write_device_state
 from services.podsync.core.checkpoints.memory_state import MemoryState, read_memory_state, write_memory_state
 from services.podsync.core.checkpoints.start_checks import start_error
 from shared.errors import OperatorError
 from shared.files.atomic import write_atomically
 
+log = logging.getLogger(__name__)
+
+DEVICE_PLUGINS = "device-plugins"  # the directory of the device manager's file, below the root directory
 _State = TypeVar("_State")
 
 
 class PlacementFiles:
-    """Reads and writes the two files. Each is written only where its content changed since it was last read or
+    """Reads and writes the three files. Each is written only where its content changed since it was last read or
     written."""
 
     def __init__(self, root_dir: Path) -> None:
         self.cpu_path = root_dir / cpu_state.FILE_NAME
         self.memory_path = root_dir / memory_state.FILE_NAME
+        self.device_path = root_dir / DEVICE_PLUGINS / device_state.FILE_NAME
         self._written: dict[Path, bytes] = {}
 
     def read_cpu(self) -> CpuState | None:
@@ -34,6 +41,21 @@ class PlacementFiles:
         """Return the content of the memory manager's file, None without one. Raises OperatorError likewise."""
         return self._read(self.memory_path, read_memory_state, "memory")
 
+    def read_devices(self) -> DeviceState | None:
+        """Return the content of the device manager's file, None without one. One that cannot be used is logged and
+        counts as none, as for the Go kubelet."""
+        try:
+            content = _content(self.device_path)
+            state = read_device_state(content)
+        except FileNotFoundError:
+            return None
+        except (OSError, CheckpointError) as error:
+            remedy = "pods of another kubelet lose their devices: drain this node and remove the file"
+            log.warning("%s: cannot be used: %s (%s)", self.device_path, error, remedy)
+            return None
+        self._written[self.device_path] = content
+        return state
+
     def write_cpu(self, state: CpuState) -> None:
         """Write the CPU manager's file. Raises OSError; the old file then stays, and the next call tries again."""
         self._write(self.cpu_path, write_cpu_state(state))
@@ -41,6 +63,12 @@ class PlacementFiles:
     def write_memory(self, state: MemoryState) -> None:
         """Write the memory manager's file. Raises OSError likewise."""
         self._write(self.memory_path, write_memory_state(state))
+
+    def write_devices(self, state: DeviceState) -> None:
+        """Write the device manager's file; nothing where there is none and no plugin has registered. Raises OSError
+        likewise."""
+        if state.allocated or state.registered or self.device_path in self._written:
+            self._write(self.device_path, write_device_state(state))
 
     def _read(self, path: Path, parse: Callable[[bytes], _State], manager: str) -> _State | None:
         try:

@@ -23,6 +23,7 @@ from services.volume.core.device_plugins.plugin_checks import (
     check_version,
     socket_below,
 )
+from shared.host.device_checkpoint import CHECKPOINT, DeviceCheckpoint
 from shared.metrics.family import counter
 from shared.metrics.registry import Registry
 from shared.process.crash import crash_point
@@ -47,6 +48,7 @@ class DevicePlugins:
         self._bus, self._clock, self._stream = bus, clock, stream
         self._directory = root / DIRECTORY
         self._record = DevicePluginRecord(root / RECORD)
+        self._earlier = DeviceCheckpoint(self._directory / CHECKPOINT.name)
         self._resources = DeviceResources()
         self._registered = metrics.counter(REGISTRATIONS)
         self._threads = _threads(clock)
@@ -119,18 +121,20 @@ class DevicePlugins:
         self._mark_complete()
 
     async def _load(self) -> dict[str, PluginSocket]:
-        """Return what the process before has saved, and remove the sockets of other plugins."""
+        """Return what the process before has saved, and remove the sockets of other plugins. Without a record the
+        plugins are known that an earlier kubelet's checkpoint names: they must register again."""
         try:
             self._saved = await self._threads.call(self._record.load)
         except (OSError, ValueError) as error:
             line = f"{self._record.path}: cannot be read: {error} (device plugins must register again: restart them)"
             log.warning("%s", line)
+        known = self._saved or dict.fromkeys(await self._threads.call(self._earlier.resources), PluginSocket(""))
         kept = {socket.endpoint for socket in self._saved.values()}
         try:
             await self._threads.call(remove_sockets, self._directory, kept)
         except OSError as error:
             log.warning("%s: the sockets of earlier plugins cannot be removed: %s", self._directory, error.strerror)
-        return self._saved
+        return known
 
     async def _register(self, version: str, resource: str, endpoint: str) -> None:
         """Take a registration at the socket. Raises UnusableDevicesError."""

@@ -125,7 +125,7 @@ async def test_a_write_that_fails_is_a_trouble_until_it_succeeds(
     placements = {"u1": PodPlacement(containers={"c": ContainerPlacement(cpus=GIVEN)})}
     troubles: asyncio.Queue[str | None] = asyncio.Queue()
     writing = PlacementCheckpoints(
-        placer, PlacementFiles(root), lambda: placements, lambda name, line: troubles.put_nowait(line)
+        placer, PlacementFiles(root), lambda: placements, dict, lambda name, line: troubles.put_nowait(line)
     )
     writing.pods_changed()
     task = asyncio.create_task(writing.run())

@@ -403,6 +403,18 @@ async def test_a_record_that_is_damaged_costs_no_more_than_new_registrations(plu
     assert json.loads(record.read_text()) == {GPU: {"endpoint": f"{plugins.directory}/again.sock", "registry": ""}}
 
 
+async def test_a_plugin_of_the_kubelet_before_is_awaited_until_it_registers(plugins: Plugins) -> None:
+    checkpoint = plugins.directory / "kubelet_internal_checkpoint"
+    checkpoint.write_text(
+        '{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"example.com/gpu":["a"]}},"Checksum":1}'
+    )
+    async with plugins.node.volume():
+        known = await plugins.until(lambda gpu: not gpu.connected)
+        assert (known.dropped, known.devices, plugins.resources.complete) == (False, (), True)
+        await plugins.until_registered(plugins.plugin())
+        await plugins.until(lambda gpu: gpu.connected)
+
+
 async def test_a_registration_socket_that_cannot_be_opened_is_a_trouble_until_it_can(
     plugins: Plugins, monkeypatch: pytest.MonkeyPatch
 ) -> None:

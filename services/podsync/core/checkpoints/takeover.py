@@ -1,4 +1,5 @@
-"""Turns the files of the CPU and memory managers into placements of pods, and placements into the files.
+"""Turns the files of the CPU, memory and device managers into placements of pods, and placements into the files of the
+first two; that of devices is made by `device_takeover`.
 
 A placement from a file counts for a pod of which this agent has none: one that a Go kubelet admitted. The files are
 written for a Go kubelet that the node is given back to.
@@ -8,26 +9,34 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from services.podsync.core.checkpoints.cpu_state import CpuState
+from services.podsync.core.checkpoints.device_takeover import Given
 from services.podsync.core.checkpoints.memory_state import MemoryState
 from services.podsync.core.placement.machine_memory import MachineMemory
 from services.podsync.core.placement.pod_placement import ContainerPlacement, PodPlacement
 from shared.model.machine_topology import CpuSet
 
 Placements = Mapping[str, PodPlacement]  # by pod UID
-_Given = TypeVar("_Given")
+_Part = TypeVar("_Part")
 
 
-def placements_of(cpu: CpuState | None, memory: MemoryState | None) -> dict[str, PodPlacement]:
+def placements_of(
+    cpu: CpuState | None, memory: MemoryState | None, given_devices: Given | None = None
+) -> dict[str, PodPlacement]:
     """Return the placement of each pod that a file names. Which nodes the topology manager chose is in no file."""
     cpus, blocks = cpu.containers if cpu else {}, memory.containers if memory else {}
+    devices = given_devices or {}
     found = {}
-    for uid in sorted(cpus.keys() | blocks.keys()):
-        own_cpus, own_blocks = cpus.get(uid, {}), blocks.get(uid, {})
+    for uid in sorted(cpus.keys() | blocks.keys() | devices.keys()):
+        own_cpus, own_blocks, own_devices = cpus.get(uid, {}), blocks.get(uid, {}), devices.get(uid, {})
         containers = {
-            name: ContainerPlacement(cpus=own_cpus.get(name, frozenset()), memory=own_blocks.get(name, ()))
-            for name in sorted(own_cpus.keys() | own_blocks.keys())
+            name: ContainerPlacement(
+                cpus=own_cpus.get(name, frozenset()),
+                memory=own_blocks.get(name, ()),
+                devices=own_devices.get(name, ()),
+            )
+            for name in sorted(own_cpus.keys() | own_blocks.keys() | own_devices.keys())
         }
-        given = {name: placement for name, placement in containers.items() if placement.cpus or placement.memory}
+        given = {name: each for name, each in containers.items() if each.cpus or each.memory or each.devices}
         if given:
             found[uid] = PodPlacement(containers=given)
     return found
@@ -55,5 +64,5 @@ def memory_state_of(policy: str, machine: MachineMemory, placements: Placements)
     return MemoryState(policy=policy, machine=machine, containers=_without_empty(containers))
 
 
-def _without_empty(containers: Mapping[str, Mapping[str, _Given]]) -> dict[str, Mapping[str, _Given]]:
+def _without_empty(containers: Mapping[str, Mapping[str, _Part]]) -> dict[str, Mapping[str, _Part]]:
     return {uid: named for uid, named in containers.items() if named}
