@@ -2,9 +2,8 @@
 
 import logging
 
-from google.protobuf.message import DecodeError
-
 from bus.messages.device_plugins import AllocatedDevices, DeviceMount, DeviceNode
+from shared.plugin_grpc.connection import PluginCallError, decoded
 from shared.plugin_grpc.device_plugin_pb2 import CDIDevice, ContainerAllocateResponse, DeviceSpec, Mount
 
 log = logging.getLogger(__name__)
@@ -13,8 +12,8 @@ log = logging.getLogger(__name__)
 def read_answer(content: bytes) -> AllocatedDevices | None:
     """Return the answer; None where the bytes are none."""
     try:
-        found = ContainerAllocateResponse.FromString(content)
-    except DecodeError:
+        found = decoded(content, ContainerAllocateResponse, "Allocate")
+    except PluginCallError:
         log.warning("an answer of a device plugin in the checkpoint of devices is damaged: the plugin is asked again")
         return None
     return AllocatedDevices(
