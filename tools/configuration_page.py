@@ -119,6 +119,14 @@ CONTAINERD = (
 )
 DEVICES = (
     (
+        "`devicePluginWait`",
+        "`5m`",
+        (
+            "how long a new pod waits for a device plugin that is not connected, before it is rejected; at most 24h, "
+            "`0s`: not at all ([device plugins that are away](operations.md#device-plugins-that-are-away))"
+        ),
+    ),
+    (
         "`deviceUnhealthyAction`",
         "`None`",
         (

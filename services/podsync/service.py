@@ -18,7 +18,7 @@ from services.podsync.adapters.cluster_reads import LocalReads, SourcesReads
 from services.podsync.adapters.device_requests import DeviceRequests
 from services.podsync.adapters.inherited_placements import read_inherited_placements
 from services.podsync.adapters.node_facts_reader import read_machine_facts, read_node_facts, read_node_resources
-from services.podsync.adapters.node_placer import read_node_placer, with_placement
+from services.podsync.adapters.node_placer import device_placer, read_node_placer, with_placement
 from services.podsync.adapters.placement_files import PlacementFiles
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.start_conflicts import RECORD, StartConflicts
@@ -72,9 +72,10 @@ class PodSyncService:
             maximum_backoff=config.max_container_restart_period,
             sync_seconds=config.sync_frequency,
             node_ips=facts.node_ips,
-            facts=replace(read_machine_facts(config, resources), placer=placer),
+            facts=replace(read_machine_facts(config, resources), placer=placer or device_placer()),
             inherited=inherited,
             cpu_retry_seconds=config.cpu_manager_reconcile_period,
+            plugin_wait_seconds=config.device_plugin_wait,
             device_action=DeviceAction(config.device_unhealthy_action),
             dead_instances_kept=max(config.maximum_dead_containers_per_container, 1),
             joins_cluster=config.joins_cluster,

@@ -221,6 +221,7 @@ class EffectiveConfig:
     enable_system_log_query: bool = _of("enableSystemLogQuery", False)
 
     embedded_containerd: EmbeddedContainerd | None = None
+    device_plugin_wait: float = 300.0  # seconds for which a new pod waits for a device plugin that is away
     device_unhealthy_action: str = "None"  # a `DeviceAction`
     document: dict[str, Any] = field(default_factory=dict)
     given_flags: dict[str, str] = field(default_factory=dict)  # flag -> its text; of secrets `CLASSIFIED`

@@ -113,6 +113,7 @@ BULKHEAD_CONFIGURATION: dict[str, Schema] = {
         "enabled": B, "root": S, "state": S, "bridge": S, "podCIDR": S, "sandboxImage": S, "path": S, "cniBinDir": S,
         "registryConfigPath": S, "defaultRuntime": S,
     },
+    "devicePluginWait": Scalar.DURATION,
     "deviceUnhealthyAction": S,
 }  # fmt: skip
 

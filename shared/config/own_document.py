@@ -7,12 +7,15 @@ from typing import Any
 from shared.agent.places import AgentPaths
 from shared.config.decoding import decode
 from shared.config.document import Document
+from shared.config.durations import parse_duration
 from shared.config.embedded import embedded_containerd
 from shared.config.fields import BULKHEAD_CONFIGURATION
 from shared.config.findings import ERROR, Findings
 from shared.model.device_action import DeviceAction
 
+DEVICE_PLUGIN_WAIT = "devicePluginWait"
 DEVICE_UNHEALTHY_ACTION = "deviceUnhealthyAction"
+MAX_PLUGIN_WAIT_SECONDS = 24 * 3600
 
 
 def own_document(extension: Document | None, file: str, places: AgentPaths, findings: Findings) -> dict[str, Any]:
@@ -28,6 +31,10 @@ def own_document(extension: Document | None, file: str, places: AgentPaths, find
     if not own.lines:
         if embedded := embedded_containerd(given.get("embeddedContainerd", {}), file, places, own):
             fields["embedded_containerd"] = embedded
+        wait = parse_duration(given.get(DEVICE_PLUGIN_WAIT, "5m"))
+        if not 0 <= wait <= MAX_PLUGIN_WAIT_SECONDS:
+            own.add(DEVICE_PLUGIN_WAIT, f'is "{given[DEVICE_PLUGIN_WAIT]}", must be from 0s to 24h', "change it")
+        fields["device_plugin_wait"] = wait
         action = given.get(DEVICE_UNHEALTHY_ACTION, DeviceAction.NONE)
         if action not in tuple(DeviceAction):
             what = f'is "{action}", must be {", ".join(DeviceAction)}'

@@ -26,7 +26,7 @@ _FIELDS = {
         "memory_throttling_factor qos_reserved "
         "container_log_max_size container_log_max_workers container_log_monitor_interval cpu_cfs_quota "
         "cpu_manager_policy cpu_manager_policy_options cpu_manager_reconcile_period memory_manager_policy "
-        "device_unhealthy_action "
+        "device_plugin_wait device_unhealthy_action "
         "reserved_memory reserved_system_cpus topology_manager_policy topology_manager_policy_options "
         "topology_manager_scope "
         "cpu_cfs_quota_period credential_provider_bin_dir credential_providers eviction_max_pod_grace_period "
@@ -108,6 +108,7 @@ _FLAGS = {
     "credential_providers": "--image-credential-provider-config",
     "credential_provider_bin_dir": "--image-credential-provider-bin-dir",
     "embedded_containerd": "embeddedContainerd",
+    "device_plugin_wait": "devicePluginWait",
     "device_unhealthy_action": "deviceUnhealthyAction",
     "run_once_output": "--output",
     "tracing": "tracing",

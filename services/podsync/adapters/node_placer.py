@@ -41,17 +41,24 @@ _PREFER_CLOSEST, _MAX_NODES = "prefer-closest-numa-nodes", "max-allowable-numa-n
 def read_node_placer(
     config: EffectiveConfig, root: Path = Path("/"), on_conflict: Callable[[OperatorError], None] = refuse
 ) -> TimedPlacer | None:
-    """Return the placer of this machine, below `root`; None where no policy is static, and nothing is placed.
+    """Return the placer of this machine, below `root`; None where no policy is static and nothing is aligned: then
+    pods get nothing but devices, for which `device_placer` does.
     `on_conflict` is called where the policies and the machine do not go together. Raises OperatorError also where the
     machine cannot be read."""
     settings = placement_settings(config)
-    if not settings.cpu.static and not settings.memory.static:
+    aligns = settings.topology.policy is not TopologyPolicy.NONE
+    if not settings.cpu.static and not settings.memory.static and not aligns:
         return None
     topology = read_machine_topology(root)
     withheld = withheld_memory(config, meminfo(root / "proc").get("MemTotal", 0))
     if conflict := settings_conflict(topology, settings, withheld):
         on_conflict(conflict)
     return TimedPlacer(topology, settings)
+
+
+def device_placer() -> TimedPlacer:
+    """Return the placer of a machine where nothing is aligned, and pods get no CPUs and no memory alone."""
+    return TimedPlacer(MachineTopology(), PlacementSettings())
 
 
 def with_placement(resources: NodeResources, placer: NodePlacer) -> NodeResources:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from services.podsync.core.placement.attempt import Attempt
+from services.podsync.core.placement.device_policy import NO_PLUGINS, PluginDevices
 from services.podsync.core.placement.placing import NodePlacer, PlacementSettings
 from services.podsync.core.placement.pod_placement import PodPlacement
 from shared.model.machine_topology import MachineTopology
@@ -28,10 +29,11 @@ class TimedPlacer(NodePlacer):
         super().__init__(topology, settings)
         self._attempts: dict[str, TimedAttempt] = {}
 
-    def attempt(self, pod: Object, others: Iterable[PodPlacement]) -> Attempt:
-        """Place the pod, keep how that went and how long it took, and return it."""
+    def attempt(self, pod: Object, others: Iterable[PodPlacement], plugins: PluginDevices = NO_PLUGINS) -> Attempt:
+        """Place the pod, keep how that went and how long it took, and return it. Raise PreferenceNeededError, which is
+        no attempt."""
         began = time.monotonic()
-        attempt = super().attempt(pod, others)
+        attempt = super().attempt(pod, others, plugins)
         self._attempts.pop(uid(pod), None)
         self._attempts[uid(pod)] = TimedAttempt(attempt=attempt, seconds=time.monotonic() - began)
         if len(self._attempts) > MAX_ATTEMPTS:

@@ -60,6 +60,7 @@ class Settings:
     cpu_retry_seconds: float = 10.0  # after which a cpuset that could not be set is set again
     # What files of an earlier agent say of pods, by UID; it counts for pods without a record.
     inherited: Mapping[str, PodPlacement] = field(default_factory=dict)
+    plugin_wait_seconds: float = 300.0  # for which a new pod waits for a device plugin that is not connected
     device_action: DeviceAction = DeviceAction.NONE  # on devices that become unhealthy, where a pod has none
     joins_cluster: bool = False  # the Node must be known before pods of the API server are admitted
 
@@ -75,6 +76,7 @@ class PodSync:
         self._reported: Reported = {}
         self.node_state = NodeState(settings.started_at, settings.facts, checkpoint or {}, settings.agent_start)
         self.node_state.cpu_retry_seconds = settings.cpu_retry_seconds
+        self.node_state.admissions.plugin_wait_seconds = settings.plugin_wait_seconds
         self.node_state.admissions.inherit(settings.inherited)
         self._cpus = ContainerCpus(self.node_state.pods, self.node_state.admissions)
         self.node_state.admissions.node_known = not settings.joins_cluster
@@ -357,7 +359,7 @@ class PodSync:
         return tracked, until if tracked.saved.victims else 0.0
 
     def _with_status(self, tracked: TrackedPod, now: float) -> TrackedPod:
-        if not tracked.saved.pod or not tracked.saved.admission_decided:
+        if not tracked.saved.pod or not (tracked.saved.admission_decided or tracked.device_need is not None):
             return tracked
         wall = now + self.node_state.skew
         status = pod_status(

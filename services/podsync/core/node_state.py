@@ -39,7 +39,7 @@ from services.podsync.core.pod.events import (
     VolumesFreshness,
 )
 from services.podsync.core.pod.gated_fields import without_gated_fields
-from services.podsync.core.pod.instructions import FetchNode, SetContainerCpus
+from services.podsync.core.pod.instructions import AllocatePodDevices, AskPreferredDevices, FetchNode, SetContainerCpus
 from services.podsync.core.pod.listed_by_source import as_listed, from_desired, from_runtime, is_listed_otherwise
 from services.podsync.core.pod.observed_in_runtime import outdated
 from services.podsync.core.pod.progress import InstanceFacts, without_retry_delay
@@ -165,6 +165,8 @@ class NodeState:
             case TimePassed():
                 # Of a pod with a call, the moment is its deadline.
                 due = [r.uid for r in self.pods.at_work() if r.wake_at <= now]
+                if any(self.tracked[uid].device_need is not None for uid in due):
+                    due += self.admissions.decide_waiting(now)  # a wait for device plugins may be over
                 return [*due, *(self.resizes.decide(now) if 0 < self.resizes.retry_at <= now else [])]
             case _:
                 return []
@@ -295,7 +297,7 @@ class NodeState:
             for uid, placement in self.admissions.placements().items()
             if uid in self.tracked and has_devices_of(placement, event.name)
         ]
-        return [*holders, *self.admissions.decide_waiting(now)]
+        return [*holders, *self.admissions.on_devices(event.name, now)]
 
     def _on_probes(self, event: ProbesChanged) -> list[str]:
         tracked = self.tracked.get(event.pod_uid)
@@ -395,6 +397,13 @@ class NodeState:
             return [uid]
         if tracked is None or tracked.call != event.call:
             return []
+        if isinstance(event.call, AskPreferredDevices | AllocatePodDevices):
+            if isinstance(event, CallFailed):
+                tracked = outcomes.failed(tracked, event, now)
+            else:
+                retry = replace(tracked.retry, at=0.0, failures={})
+                tracked = replace(tracked, call=None, retry=retry)
+            return self.admissions.on_answer(tracked, event, now)
         if isinstance(event, CallFailed):
             tracked = outcomes.failed(tracked, event, now)
         elif isinstance(event.call, FetchNode):

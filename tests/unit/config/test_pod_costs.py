@@ -13,7 +13,7 @@ from shared.config.readers import DOCUMENT_READERS, FIELD_READERS, FIXED, GATE_R
 _NAMES = (
     "cert_dir change_detection_strategy container_log_max_files container_log_max_size container_log_max_workers "
     "container_log_monitor_interval controller_attach_detach cpu_manager_reconcile_period "
-    "credential_provider_bin_dir credential_providers device_unhealthy_action "
+    "credential_provider_bin_dir credential_providers device_plugin_wait device_unhealthy_action "
     "dynamic_config_dir eviction_max_pod_grace_period eviction_minimum_reclaim eviction_pressure_transition_period "
     "file_check_frequency http_check_frequency image_gc_high_threshold_percent image_gc_low_threshold_percent "
     "image_maximum_gc_age image_minimum_gc_age image_service_endpoint kube_api_burst kube_api_qps "

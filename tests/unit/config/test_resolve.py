@@ -129,6 +129,14 @@ def test_the_action_on_unhealthy_devices_is_a_key_of_the_agents_own_document(tmp
     assert given(tmp_path, ALONE).device_unhealthy_action == DeviceAction.NONE
 
 
+def test_the_wait_for_device_plugins_is_a_key_of_the_agents_own_document(tmp_path: Path) -> None:
+    document = "---\napiVersion: bulkhead/v1alpha1\nkind: BulkheadConfiguration\n"
+    for text, seconds in (("1m30s", 90.0), ("0s", 0.0)):
+        assert given(tmp_path, f"{ALONE}{document}devicePluginWait: {text}\n").device_plugin_wait == seconds
+    assert given(tmp_path, ALONE + document).device_plugin_wait == 300.0
+    assert given(tmp_path, ALONE).device_plugin_wait == 300.0
+
+
 def test_the_embedded_containerd_is_not_started_unless_enabled(tmp_path: Path) -> None:
     assert given(tmp_path, EMBEDDED.replace("true", "false")).embedded_containerd is None
 
@@ -166,6 +174,7 @@ def test_the_embedded_containerd_is_not_started_unless_enabled(tmp_path: Path) -
             EMBEDDED + "  registryConfigPath: /a:/b",
             ':10:3: embeddedContainerd.registryConfigPath: is "/a:/b", must be one',
         ),
+        (EMBEDDED + "devicePluginWait: 25h", ':10:1: devicePluginWait: is "25h", must be from 0s to 24h (change it)'),
         (
             EMBEDDED + "deviceUnhealthyAction: Restart",
             ':10:1: deviceUnhealthyAction: is "Restart", must be None, RestartContainer, FailPod (choose one of them)',

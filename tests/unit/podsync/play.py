@@ -12,6 +12,7 @@ from services.podsync.core.cri.resize_writes import MemoryInUseError
 from services.podsync.core.machine import PodSync, Settings
 from services.podsync.core.placement.pod_placement import PodPlacement
 from services.podsync.core.pod.events import (
+    DEVICES_REFUSED,
     CallFailed,
     DevicesChanged,
     DevicesFreshness,
@@ -75,6 +76,7 @@ class Play(RuntimeModel):
     joins_cluster: bool = False
     runtime_reported: bool = True
     sources_complete: bool = True  # as of the next start
+    plugins_listed: bool = True  # whether volume has listed the resources of device plugins, as of the next start
     inherited: dict[str, PodPlacement] = field(default_factory=dict)  # as of the next start
     agent_start: str = ""  # identity of the start of the agent, as of the next start of podsync
     mistakes_expected: bool = False
@@ -104,7 +106,8 @@ class Play(RuntimeModel):
         self._take(self.core.start(self.wall))
         for resource in self.devices.values():
             self.handle(DevicesChanged(name=resource.resource, resource=resource))
-        self.handle(DevicesFreshness(complete=True, stale=False))
+        if self.plugins_listed:
+            self.handle(DevicesFreshness(complete=True, stale=False))
         if self.listed:
             for uid in self.sandboxes:
                 self.handle(PodObserved(observation=self.look(uid)))
@@ -249,9 +252,9 @@ class Play(RuntimeModel):
         if failure is not None or done is None:
             code, text = failure or ("", "")
             full = text if code in ("Unknown", "") else f"rpc error: code = {code} desc = {text}"
-            self.handle(
-                CallFailed(uid=call.uid, call=call, completed_at=self.wall, code=code, text=full, description=text)
-            )
+            failed = CallFailed(uid=call.uid, call=call, completed_at=self.wall, code=code, text=full, description=text)
+            reason = DEVICES_REFUSED if text and text == self.refuses_devices else ""
+            self.handle(replace(failed, reason=reason))
             return
         self.point()  # the runtime has done it, we have no answer
         self.handle(done)

@@ -6,6 +6,7 @@ Not a test of the runtime client: just enough of a runtime to let the core's dec
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bus.messages.device_plugins import AllocatedDevices
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues, pod_cgroup_values
 from services.podsync.core.cgroups.pod_resources import actual_resources
 from services.podsync.core.cri.container_resources import container_resources
@@ -13,9 +14,12 @@ from services.podsync.core.machine import PodSync
 from services.podsync.core.pod import call_results
 from services.podsync.core.pod.events import CallDone
 from services.podsync.core.pod.instructions import (
+    AllocatePodDevices,
+    AskPreferredDevices,
     Call,
     ContainerStop,
     CreateContainer,
+    DevicesOfContainer,
     EndTasks,
     FetchNode,
     InspectImage,
@@ -53,6 +57,9 @@ class RuntimeModel:
     tasks_left: set[str] = field(default_factory=set)  # containers that end with a task that CRI does not know of
     ends_tasks: bool = True  # the runtime has a task service that can end those
     deaf: bool = False  # StopContainer and StopPodSandbox succeed and change nothing
+    preferred: frozenset[str] = frozenset()  # the devices that the plugins prefer
+    refuses_devices: str = ""  # error with which the plugins refuse to prepare devices
+    prepared: list[tuple[str, DevicesOfContainer]] = field(default_factory=list)  # pod's UID, what a plugin prepared
     wall: float = 1_000_000.0
     sandboxes: dict[str, list[Sandbox]] = field(default_factory=dict)
     containers: dict[str, list[Container]] = field(default_factory=dict)
@@ -89,6 +96,8 @@ class RuntimeModel:
 
     def refusal(self, call: Call) -> tuple[str, str] | None:
         """Code and description of the error with which the runtime refuses the call; None = it does not."""
+        if isinstance(call, AllocatePodDevices) and self.refuses_devices:
+            return "", self.refuses_devices
         if isinstance(call, EndTasks) and not self.ends_tasks:
             return "Unimplemented", "unknown service containerd.services.tasks.v1.Tasks"
         ids = [c[0] for c in call.containers] if isinstance(call, RemoveContainers) else []
@@ -162,6 +171,13 @@ class RuntimeModel:
                 return replace(done, result=call_results.NodeRead(node=self.node))
             case ResizePod():
                 return self._resize(call, done)
+            case AskPreferredDevices(question=question):
+                preferred = self.preferred.intersection(question.available)
+                return replace(done, result=call_results.DevicesPreferred(ids=preferred))
+            case AllocatePodDevices(wanted=wanted):
+                self.prepared += [(uid, each) for each in wanted]
+                setups = tuple(AllocatedDevices(envs={"IDS": ",".join(each.ids)}) for each in wanted)
+                return replace(done, result=call_results.DevicesAllocated(setups=setups))
             case PreparePod(runs=runs):
                 if not runs:
                     self.outside.discard(uid)

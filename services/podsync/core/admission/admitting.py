@@ -9,22 +9,41 @@ from collections.abc import Callable, Mapping
 
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.podsync import PodState
-from services.podsync.core.admission.counted import counted_requests, taken_by_pods
+from services.podsync.core.admission.active_pods import ActivePods
+from services.podsync.core.admission.counted import taken_by_pods
+from services.podsync.core.admission.device_needs import (
+    MAX_QUESTIONS,
+    NO_NEED,
+    is_asking,
+    refused,
+    waits_until,
+    with_choice,
+    with_need,
+    with_preference,
+    with_prepared,
+    with_wait,
+)
+from services.podsync.core.admission.device_wait import is_choice_void
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
 from services.podsync.core.admission.placed import (
     NONE_PLACED,
     Placed,
+    Unit,
     cpus_of,
-    holds_placement,
-    is_active,
     placed_of,
     running_cpus,
+    units_of,
     with_inherited,
 )
-from services.podsync.core.admission.taken import Taken, TakenSums
+from services.podsync.core.admission.taken import Taken
 from services.podsync.core.admission.verdict import Verdict, admit
-from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
+from services.podsync.core.placement.device_policy import PluginDevices
+from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement, unprepared_devices
 from services.podsync.core.pod import lifecycle
+from services.podsync.core.pod.call_results import DevicesAllocated, DevicesPreferred
+from services.podsync.core.pod.device_need import DeviceNeed
+from services.podsync.core.pod.events import DEVICES_REFUSED, CallDone, CallFailed
+from services.podsync.core.pod.instructions import AllocatePodDevices, AskPreferredDevices
 from services.podsync.core.pod.listed_by_source import from_desired
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.pod.tracked_pods import TrackedPods
@@ -35,49 +54,6 @@ from shared.model.objects import uid as uid_of
 from shared.podspec.resources import main_containers
 
 PREEMPTING = "Preempting"  # why a pod ends, and the reason of its event
-
-
-class ActivePods:
-    """Has the active pods of one node, whether or not a source lists them."""
-
-    def __init__(self, pods: TrackedPods) -> None:
-        self._pods = pods
-        self._active: dict[str, TrackedPod] = {}
-        self._sums = TakenSums()
-        self._placements: Mapping[str, PodPlacement] = {}
-
-    def by_uid(self) -> dict[str, TrackedPod]:
-        """Return these pods as they are now, by UID; the caller must not change them."""
-        self._follow()
-        return self._active
-
-    def taken(self) -> Taken:
-        """Return what all of them take now; it is valid until a pod changes."""
-        self._follow()
-        return self._sums.taken()
-
-    def placements(self) -> Mapping[str, PodPlacement]:
-        """Return the placements that are not free, by UID, also of pods that are not active but may still run: the same
-        object until one changes."""
-        self._follow()
-        return self._placements
-
-    def _follow(self) -> None:
-        for uid in self._pods.take_changed():
-            tracked = self._pods.by_uid.get(uid)
-            if tracked is not None and is_active(tracked):
-                self._active[uid] = tracked
-                self._sums.put(tracked.saved.pod, counted_requests(tracked))
-            elif uid in self._active:
-                del self._active[uid]
-                self._sums.remove(uid)
-            held = tracked is not None and holds_placement(tracked)
-            self._note_placement(uid, tracked.saved.placement if tracked is not None and held else NOT_PLACED)
-
-    def _note_placement(self, uid: str, placement: PodPlacement) -> None:
-        if self._placements.get(uid, NOT_PLACED) != placement:
-            others = {other: given for other, given in self._placements.items() if other != uid}
-            self._placements = others if placement == NOT_PLACED else {**others, uid: placement}
 
 
 class Admissions:
@@ -95,6 +71,7 @@ class Admissions:
         self._doubted = False  # whether a verdict waits for the sources to list pods of the checkpoint
         self.devices: Mapping[str, DeviceResource] = {}  # of device plugins, by resource; replaced at each change
         self.devices_known = False  # whether `devices` has been complete in this process
+        self.plugin_wait_seconds = 300.0  # for which a new pod waits for device plugins that are not connected
         self.pressures: tuple[str, ...] = ()
         self.supplemental_groups_policy = False
         self._all_placements: tuple[Mapping[str, PodPlacement], Mapping[str, PodPlacement]] | None = None
@@ -112,7 +89,9 @@ class Admissions:
             self._doubted = False
             return self.decide_waiting(now)
         tracked = self._pods.by_uid[uid]
-        if tracked.saved.admission_decided or tracked.asks_for_node or not self.can_decide(tracked):
+        if tracked.saved.admission_decided or tracked.asks_for_node or is_asking(tracked):
+            return []
+        if not self.can_decide(tracked):
             return []
         return [*self.decide(uid, now, node=self.node, is_final=False), uid]
 
@@ -129,6 +108,7 @@ class Admissions:
             for tracked in self._pods.at_work()
             if not tracked.saved.admission_decided
             and not tracked.asks_for_node
+            and not is_asking(tracked)
             and tracked.saved.pod
             and self.can_decide(tracked)
         ]
@@ -153,14 +133,17 @@ class Admissions:
         The pod stays without a verdict while that may change with facts that are not known yet. `is_final`: `node` was
         just read from the API server."""
         tracked = self._pods.by_uid[uid]
-        pod, phase, view = tracked.saved.pod, str(tracked.api_status.get("phase") or ""), self.view(node)
+        pod, phase = tracked.saved.pod, str(tracked.api_status.get("phase") or "")
+        view = self._view_for(tracked, node, now)
         all_listed = self._all_listed()
         others = [] if all_listed and not self.inherited else self._counting(self.active(), is_static=tracked.is_static)
         taken = self.taken() if all_listed else taken_by_pods(others)
-        inherited = self._inherited_by(pod)
+        given = self._given_to(tracked)
         placed = self._placed(is_static=tracked.is_static)
-        verdict = admit(pod, phase, view, taken, placed, placement=inherited)
-        if self._depends_on_unlisted(verdict, pod, phase, view, others):
+        verdict = admit(pod, phase, view, taken, placed, placement=given)
+        if verdict.need is not None:
+            return self._note_need(tracked, verdict.need, given, now)
+        if self._depends_on_unlisted(verdict, pod, phase, view, others, given):
             self._doubted = True
             return []  # the verdict depends on pods of the checkpoint that the sources may not list any more
         if verdict.reason and not self.node_known:
@@ -169,17 +152,25 @@ class Admissions:
         if asks_for_node:
             self._pods.put(replace(tracked, asks_for_node=True))
             return []  # the Node's labels may have changed: it is read again before the pod is rejected
+        if not verdict.reason and unprepared_devices(verdict.placement):
+            self._pods.put(with_choice(tracked, verdict))
+            return [uid]
+        return self._settle(tracked, verdict, now)
+
+    def _settle(self, tracked: TrackedPod, verdict: Verdict, now: float) -> list[str]:
+        """Save the verdict on the pod with its record. Return the UIDs of the pods that are preempted for it."""
         saved = replace(
             tracked.saved,
             admission_decided=True,
             decided_by=self._agent_start,
+            plugins_awaited_since=0.0,
             rejected=verdict.reason,
             rejected_message=verdict.message,
-            victims=(*verdict.victims, *verdict.awaited),
+            victims=tuple(dict.fromkeys((*tracked.saved.victims, *verdict.victims, *verdict.awaited))),
             allocation=verdict.allocation,
             placement=verdict.placement,
         )
-        tracked = replace(tracked, saved=saved, asks_for_node=False)
+        tracked = replace(tracked, saved=saved, asks_for_node=False, device_need=None)
         if verdict.reason:
             tracked = lifecycle.moved(tracked, PodState.FINISHED)
             tracked = tracked.with_event("Warning", verdict.reason, verdict.explanation, "")
@@ -187,14 +178,79 @@ class Admissions:
         self.settle_inherited()
         return self.preempt(tracked, verdict.victims, now, verdict.lacking)
 
+    def _note_need(self, tracked: TrackedPod, need: DeviceNeed, given: PodPlacement | None, now: float) -> list[str]:
+        """Note what the pod needs of device plugins before its verdict. Return the UIDs of the pods that changed."""
+        if given is None and tracked.saved.placement != NOT_PLACED:
+            # Devices that were chosen for it are gone.
+            tracked = replace(tracked, saved=replace(tracked.saved, placement=NOT_PLACED))
+        if need.awaited:
+            until = waits_until(tracked, self._agent_start, now, self.plugin_wait_seconds)
+            tracked = with_wait(tracked, replace(need, until=until), self._agent_start, now)
+        else:
+            tracked = with_need(tracked, need)
+        self._pods.put(tracked)
+        return [tracked.uid]
+
+    def on_devices(self, name: str, now: float) -> list[str]:
+        """Decide the pods that waited for a device plugin, after the devices of this resource have changed. Return the
+        UIDs of changed pods."""
+        for tracked in self._pods.at_work():
+            need = tracked.device_need
+            if need is not None and any(wanted.resource == name for wanted in need.unprepared):
+                self._pods.put(replace(tracked, retry=replace(tracked.retry, at=0.0)))
+        return self.decide_waiting(now)
+
+    def on_answer(self, tracked: TrackedPod, event: CallDone | CallFailed, now: float) -> list[str]:
+        """Take in what device plugins have answered for a pod, whose call has ended, and decide it. Return the UIDs of
+        the pods that changed."""
+        self._pods.put(tracked)
+        if tracked.saved.admission_decided or (isinstance(event, CallFailed) and event.interrupted):
+            return [tracked.uid]
+        result = event.result if isinstance(event, CallDone) else None
+        if isinstance(event.call, AskPreferredDevices):
+            answer = result if isinstance(result, DevicesPreferred) else None
+            self._pods.put(with_preference(tracked, event.call, answer))
+        elif isinstance(event.call, AllocatePodDevices) and isinstance(result, DevicesAllocated):
+            self._pods.put(with_prepared(tracked, event.call, result))
+        elif isinstance(event, CallFailed):
+            until = waits_until(tracked, self._agent_start, now, self.plugin_wait_seconds)
+            if event.reason == DEVICES_REFUSED or until <= now:
+                return [*self._settle(tracked, refused(event.description), now), tracked.uid]
+            # It may be asked again; from now on the wait is bounded.
+            self._pods.put(with_wait(tracked, tracked.device_need or NO_NEED, self._agent_start, now))
+        if not self.can_decide(tracked):
+            return [tracked.uid]
+        return [*self.decide(tracked.uid, now, node=self.node, is_final=False), tracked.uid]
+
+    def _given_to(self, tracked: TrackedPod) -> PodPlacement | None:
+        """Return what the pod without a verdict has already: what was chosen for it, or what an earlier agent gave to
+        it; None = nothing, or devices that are gone."""
+        chosen = tracked.saved.placement
+        if chosen == NOT_PLACED:
+            return self._inherited_by(tracked.saved.pod)
+        return None if is_choice_void(chosen, self.devices) else chosen
+
+    def _view_for(self, tracked: TrackedPod, node: Object | None, now: float) -> NodeView:
+        """Return the node as it is now for the verdict on this pod."""
+        need = tracked.device_need or NO_NEED
+        can_wait = now < waits_until(tracked, self._agent_start, now, self.plugin_wait_seconds)
+        may_ask = len(need.answers) < MAX_QUESTIONS
+        return replace(
+            self.view(node),
+            plugins=PluginDevices(resources=self.devices, preferences=need.answers if may_ask else None),
+            waits_for_plugins=can_wait and self.facts.placer is not None,
+            waited_for_plugins=bool(need.awaited),
+        )
+
     def view(self, node: Object | None) -> NodeView:
         """Return the node as it is now, with this object of the API server."""
-        return node_view(
+        seen = node_view(
             node,
             self.facts,
             pressures=self.pressures,
             supplemental_groups_policy=self.supplemental_groups_policy,
         )
+        return replace(seen, plugins=PluginDevices(resources=self.devices), plugins_known=self.devices_known)
 
     def preview(self, pod: Object, source: str) -> Verdict | None:
         """Return the verdict on a pod that this source would list now in place of its pod of the same name; None =
@@ -202,9 +258,12 @@ class Admissions:
         static = source != "api"
         if not self.runtime_known or not (static or self.node_known):
             return None
-        view, others = self.view(self.node), self._counting(self.others(pod, source), is_static=static)
+        view = replace(self.view(self.node), waits_for_plugins=self.facts.placer is not None)
+        others = self._counting(self.others(pod, source), is_static=static)
         verdict = admit(pod, "", view, taken_by_pods(others), self._placed(pod, source, is_static=static))
-        if self._depends_on_unlisted(verdict, pod, "", view, others) or (verdict.reason and not self.node_known):
+        if verdict.need is not None or (verdict.reason and not self.node_known):
+            return None
+        if self._depends_on_unlisted(verdict, pod, "", view, others, self._inherited_by(pod)):
             return None
         return verdict
 
@@ -224,10 +283,16 @@ class Admissions:
         return others
 
     def _depends_on_unlisted(
-        self, verdict: Verdict, pod: Object, phase: str, view: NodeView, others: list[TrackedPod]
+        self,
+        verdict: Verdict,
+        pod: Object,
+        phase: str,
+        view: NodeView,
+        others: list[TrackedPod],
+        given: PodPlacement | None,
     ) -> bool:
         """Return whether the verdict would be another one without the pods of the checkpoint, or of an earlier agent,
-        that no source lists yet."""
+        that no source lists yet. `given`: what the pod has already."""
         listed = [other for other in others if other.uid in self._desired]
         expected = {uid: given for uid, given in self.inherited.items() if uid in self._desired}
         none_awaited = self.sources_complete or len(expected) == len(self.inherited)
@@ -236,8 +301,7 @@ class Admissions:
         placed = NONE_PLACED
         if self.facts.placer is not None:
             placed = placed_of(listed, self._desired).beside(Placed(staying=expected))
-        inherited = self._inherited_by(pod)
-        return verdict != admit(pod, phase, view, taken_by_pods(listed), placed, placement=inherited)
+        return verdict != admit(pod, phase, view, taken_by_pods(listed), placed, placement=given)
 
     def _inherited_by(self, pod: Object) -> PodPlacement | None:
         """Return what an earlier agent gave to those containers of the pod that it still has; None = nothing."""
@@ -267,13 +331,13 @@ class Admissions:
         return self._all_placements[1]
 
     def inherit(self, placements: Mapping[str, PodPlacement]) -> None:
-        """Take over what an earlier agent gave to pods without a verdict here, by UID. A placement with CPUs of a pod
-        that has one is left out, and that pod is placed anew."""
-        taken = {cpu for placement in self._active.placements().values() for cpu in cpus_of(placement)}
+        """Take over what an earlier agent gave to pods without a verdict here, by UID. A placement with CPUs or devices
+        of a pod that has one is left out, and that pod is placed anew."""
+        taken = {unit for placement in self._active.placements().values() for unit in units_of(placement)}
         self.inherited = {
             uid: placement
             for uid, placement in placements.items()
-            if not self._is_decided(uid) and not taken & cpus_of(placement)
+            if not self._is_decided(uid) and not taken & units_of(placement)
         }
 
     def settle_inherited(self) -> bool:
@@ -286,20 +350,20 @@ class Admissions:
                 tracked = self._pods.by_uid[uid]
                 if (keeping := with_inherited(tracked, given)) is not tracked:
                     self._pods.put(keeping)
-        taken = {cpu for given in self._active.placements().values() for cpu in cpus_of(given)}
+        taken = {unit for given in self._active.placements().values() for unit in units_of(given)}
         kept = {uid: given for uid, given in self.inherited.items() if self._is_kept(uid, given, taken)}
         if len(kept) == len(self.inherited):
             return False
         self.inherited, self._all_placements = kept, None
         return True
 
-    def _is_kept(self, uid: str, given: PodPlacement, taken: set[int]) -> bool:
-        """Return whether an earlier agent's placement still counts; `taken`: CPUs of pods with a verdict."""
+    def _is_kept(self, uid: str, given: PodPlacement, taken: set[Unit]) -> bool:
+        """Return whether an earlier agent's placement still counts; `taken`: what pods with a record have."""
         if self._is_decided(uid):
             return False
         if uid in self._desired or self.may_run(uid):
             return True
-        return not self.sources_complete and not taken & cpus_of(given)
+        return not self.sources_complete and not taken & units_of(given)
 
     def _is_decided(self, uid: str) -> bool:
         tracked = self._pods.by_uid.get(uid)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from services.podsync.core.placement.device_policy import NO_PLUGINS, PluginDevices
 from services.podsync.core.placement.placing import NodePlacer
 from shared.model.objects import Object
 from shared.podspec.resources import is_extended
@@ -38,6 +39,10 @@ class NodeView:
     allocatable: Mapping[str, str]  # resource -> quantity text: the machine's, and the extended resources of the Node
     supplemental_groups_policy: bool = False  # the runtime enforces policy Strict
     pressures: tuple[str, ...] = ()  # condition types that are True: MemoryPressure, DiskPressure, PIDPressure
+    plugins: PluginDevices = NO_PLUGINS
+    plugins_known: bool = True  # every resource of a device plugin is in `plugins`
+    waits_for_plugins: bool = False  # whether the pod may wait for plugins that are not connected
+    waited_for_plugins: bool = False  # whether it has waited for some already, also for ones that are dropped by now
 
 
 def node_view(

@@ -1,14 +1,15 @@
-"""Decides whether CPUs and NUMA memory suffice for a new pod beside those that have some (node.md 4.12).
+"""Decides whether CPUs, NUMA memory and devices suffice for a new pod beside those that have some (node.md 4.12).
 
 A pod that is to end and that no source lists does not reject another one, nor does a rejected one that an earlier
-agent started. The other one then waits until it has stopped: so no CPU is given twice, and an edited static pod follows
-the one before it.
+agent started. The other one then waits until it has stopped: so no CPU and no device is given twice, and an edited
+static pod follows the one before it.
 """
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bus.messages.podsync import PodState
+from services.podsync.core.placement.device_policy import NO_PLUGINS, PluginDevices
 from services.podsync.core.placement.hint import PlacementError
 from services.podsync.core.placement.placing import NodePlacer
 from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
@@ -17,6 +18,8 @@ from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object, uid
 from shared.model.runtime import ContainerState, RuntimePod
+
+Unit = int | tuple[str, str]  # what only one pod can have: a CPU, or a device by resource and id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,8 @@ def holds_placement(tracked: TrackedPod) -> bool:
     rejected or only the runtime has it, keeps what an earlier agent gave it as long as its containers may run."""
     if not tracked.saved.placement.containers:
         return False
+    if not tracked.saved.admission_decided:
+        return True  # chosen already: the verdict waits for device plugins
     if is_active(tracked) or tracked.saved.state is PodState.TERMINATING:
         return True
     return bool(tracked.saved.rejected) and tracked.saved.state is PodState.FINISHED and may_run(tracked)
@@ -98,22 +103,24 @@ def with_inherited(tracked: TrackedPod, given: PodPlacement) -> TrackedPod:
     return replace(tracked, saved=replace(tracked.saved, placement=given))
 
 
-def place_beside(pod: Object, placer: NodePlacer, placed: Placed) -> tuple[PodPlacement, tuple[str, ...]]:
-    """Return the pod's placement, and the UIDs of the pods that have CPUs of it, or memory of its NUMA nodes, and must
-    stop first. Raises PlacementError."""
+def place_beside(
+    pod: Object, placer: NodePlacer, placed: Placed, plugins: PluginDevices = NO_PLUGINS
+) -> tuple[PodPlacement, tuple[str, ...]]:
+    """Return the pod's placement, and the UIDs of the pods that have CPUs or devices of it, or memory of its NUMA
+    nodes, and must stop first. Raises PlacementError, and PreferenceNeededError where a plugin must be asked first."""
     placed = placed.without(uid(pod))
     staying = tuple(placed.staying.values())
     try:
-        return placer.place(pod, (*staying, *placed.leaving.values())), ()
+        return placer.place(pod, (*staying, *placed.leaving.values()), plugins), ()
     except PlacementError:
         if not placed.leaving:
             raise
-        placement = placer.place(pod, staying)
+        placement = placer.place(pod, staying, plugins)
         return placement, tuple(other for other, held in placed.leaving.items() if _share(placement, held))
 
 
 def _share(one: PodPlacement, other: PodPlacement) -> bool:
-    return bool(cpus_of(one) & cpus_of(other) or _memory_nodes(one) & _memory_nodes(other))
+    return bool(units_of(one) & units_of(other) or _memory_nodes(one) & _memory_nodes(other))
 
 
 def _memory_nodes(placement: PodPlacement) -> frozenset[int]:
@@ -123,3 +130,9 @@ def _memory_nodes(placement: PodPlacement) -> frozenset[int]:
 def cpus_of(placement: PodPlacement) -> frozenset[int]:
     """Return the CPUs that the pod's containers have for themselves."""
     return frozenset(cpu for given in placement.containers.values() for cpu in given.cpus)
+
+
+def units_of(placement: PodPlacement) -> frozenset[Unit]:
+    """Return what only one pod can have: the CPUs of `cpus_of`, and devices by resource and id."""
+    devices = (of for given in placement.containers.values() for of in given.devices)
+    return cpus_of(placement).union((of.resource, name) for of in devices for name in of.ids)

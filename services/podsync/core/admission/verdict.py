@@ -5,6 +5,7 @@ The verdict is saved with the pod's record, so that a restart never rejects a ru
 
 from dataclasses import dataclass
 
+from services.podsync.core.admission.device_wait import awaited_plugins
 from services.podsync.core.admission.node_view import NodeView
 from services.podsync.core.admission.placed import NONE_PLACED, Placed, place_beside
 from services.podsync.core.admission.predicates import PredicateFailure, predicate_failures
@@ -12,9 +13,11 @@ from services.podsync.core.admission.preemption import NoVictimsError, choose_vi
 from services.podsync.core.admission.sysctls import refusal
 from services.podsync.core.admission.taints import tolerates
 from services.podsync.core.admission.taken import Taken
+from services.podsync.core.placement.device_policy import PreferenceNeededError
 from services.podsync.core.placement.hint import PlacementError
 from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
 from services.podsync.core.pod.allocation import Allocation, allocation_of
+from services.podsync.core.pod.device_need import DeviceNeed
 from services.podsync.core.pod.gated_fields import POD_LEVEL_RESOURCES, RESTART_ALL, lacks_restart_all
 from shared.model.objects import Object, annotations, uid
 from shared.podspec.pod_source import is_critical
@@ -38,7 +41,8 @@ class Verdict:
     lacking: str = ""  # the first resource for which they are preempted
     allocation: Allocation | None = None  # None = rejected
     placement: PodPlacement = NOT_PLACED
-    awaited: tuple[str, ...] = ()  # UIDs of pods that are to end and have CPUs of the placement
+    awaited: tuple[str, ...] = ()  # UIDs of pods that are to end and have CPUs or devices of the placement
+    need: DeviceNeed | None = None  # there is no verdict yet: this is needed of device plugins first
 
     @property
     def explanation(self) -> str:
@@ -57,13 +61,15 @@ def admit(
 ) -> Verdict:
     """Decide whether to admit a pod, with the kubelet's checks in its order: the first failure counts. `phase`: the
     pod's phase in the API server, "" = none; `others`: what the pods on the node take, without this one; `placed`:
-    their CPUs and NUMA memory; `placement`: what the pod has of these already, None = it is placed now."""
+    their CPUs, NUMA memory and devices; `placement`: what the pod has of these already, None = it is placed now."""
     for verdict in (_check_size(pod), _check_pressure(pod, view), _check_sysctls(pod, view)):
         if verdict.reason:
             return verdict
+    if awaited := awaited_plugins(pod, view, placement):
+        return Verdict(need=DeviceNeed(awaited=awaited))
     given = _place(pod, view, placed) if placement is None else Verdict(placement=placement)
     for verdict in (given, _check_platform(pod, view)):
-        if verdict.reason:
+        if verdict.reason or verdict.need is not None:
             return verdict
     verdict = _check_fit(pod, view, others)
     if verdict.reason:
@@ -120,11 +126,14 @@ def _check_sysctls(pod: Object, view: NodeView) -> Verdict:
 
 
 def _place(pod: Object, view: NodeView, placed: Placed) -> Verdict:
-    """Place the pod, or reject it where its CPUs or NUMA memory are not there."""
-    if view.facts.placer is None:
+    """Place the pod, or reject it where its CPUs, NUMA memory or devices are not there."""
+    placer = view.facts.placer
+    if placer is None or not placer.concerns(pod, view.plugins):
         return Verdict()
     try:
-        placement, awaited = place_beside(pod, view.facts.placer, placed)
+        placement, awaited = place_beside(pod, placer, placed, view.plugins)
+    except PreferenceNeededError as needed:
+        return Verdict(need=DeviceNeed(question=needed.question))
     except PlacementError as error:
         return Verdict(reason=error.reason, message=str(error), detail=error.detail)
     return Verdict(placement=placement, awaited=awaited)

@@ -6,12 +6,14 @@ arguments. Of several devices that serve equally well those with the lowest ids 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from bus.messages.device_plugins import DeviceResource
 from services.podsync.core.placement.hint import Hint, Hints, NodeSet, PlacementError, node_sets
+from services.podsync.core.placement.pod_placement import ContainerDevices
 from shared.model.objects import Object
-from shared.podspec.resources import ResourceList, is_sidecar, pod_limits, resource_list
+from shared.podspec.resources import ResourceList, is_sidecar, main_containers, pod_limits, resource_list
 
 DeviceIds = frozenset[str]  # ids of devices of one resource
 GivenDevices = Mapping[str, Mapping[str, DeviceIds]]  # container -> resource -> what it was given
@@ -29,25 +31,72 @@ class PreferenceQuestion:
     size: int
 
 
+class PreferenceNeededError(Exception):
+    """Says that a plugin must be asked before the choice: see `question`."""
+
+    def __init__(self, question: PreferenceQuestion) -> None:
+        super().__init__(question.resource)
+        self.question = question
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginDevices:
+    """Has what the device plugins list, by resource, and what they have answered to questions for one pod. Without
+    `preferences` no plugin is asked."""
+
+    resources: Mapping[str, DeviceResource] = field(default_factory=dict)
+    preferences: Mapping[PreferenceQuestion, DeviceIds] | None = None
+
+
+NO_PLUGINS = PluginDevices()
+
+
+def requests_devices(pod: Object, resources: Mapping[str, DeviceResource]) -> bool:
+    """Return whether a container of the pod requests a resource of a device plugin."""
+    if not resources:
+        return False
+    limits = ((container.get("resources") or {}).get("limits") or {} for container in main_containers(pod))
+    return any(name in resources for listed in limits for name in listed)
+
+
 class DevicePolicy:
     """Gives devices to containers. `nodes`: the ids of the machine's NUMA nodes; `resources`: what the device plugins
     list. `taken`: by resource, what other active pods and the earlier containers of the same pod have."""
 
     def __init__(self, nodes: Iterable[int], resources: Mapping[str, DeviceResource]) -> None:
-        self._node_sets = node_sets(nodes)
-        self._node_count = len(set(nodes))
+        self._nodes = frozenset(nodes)
         self._resources = resources
+
+    @cached_property
+    def _node_sets(self) -> list[NodeSet]:
+        return node_sets(self._nodes)
 
     def requested(self, container: Object) -> dict[str, int]:
         """Return how many devices of each resource the container requests."""
         return self._counts(resource_list(container, "limits"))
 
-    def awaited(self, pod: Object) -> list[DeviceResource]:
-        """Return the resources of the pod whose plugins may still come back, by name: within their grace they are not
-        connected."""
-        requested = self._counts(pod_limits(pod, overhead=False))
-        found = (self._resources[name] for name in sorted(requested))
-        return [resource for resource in found if not resource.connected and not resource.dropped]
+    def allocate(
+        self,
+        pod: Object,
+        container: Object,
+        affinity: NodeSet | None,
+        taken: Mapping[str, DeviceIds],
+        own: GivenDevices,
+        preferences: Mapping[PreferenceQuestion, DeviceIds] | None,
+    ) -> tuple[ContainerDevices, ...]:
+        """Return the devices of the container, by resource. `preferences`: the plugins' answers; None = none is asked.
+        Raise PlacementError and PreferenceNeededError."""
+        given = []
+        for name, count in sorted(self.requested(container).items()):
+            reusable = reusable_devices(pod, name, own)
+            chosen = self.choose(name, count, affinity, taken, reusable, _NONE if preferences is None else None)
+            if isinstance(chosen, PreferenceQuestion):
+                if preferences is None or chosen not in preferences:
+                    raise PreferenceNeededError(chosen)
+                chosen = self.choose(name, count, affinity, taken, reusable, preferences[chosen])
+            if isinstance(chosen, frozenset):
+                given.append(ContainerDevices(resource=name, ids=chosen))
+        return tuple(given)
 
     def hints(self, pod: Object, container: Object, taken: Mapping[str, DeviceIds], own: GivenDevices) -> Hints:
         """Return the sets of NUMA nodes that have the devices for the container; `own`: what its pod's earlier
@@ -122,7 +171,7 @@ class DevicePolicy:
         total = Counter(near.values())
         free = Counter(near[each] for each in available)
         kept = Counter(near[each] for each in reusable if near.get(each))
-        smallest, fitting = self._node_count, []
+        smallest, fitting = len(self._nodes), []
         for nodes in self._node_sets:
             if _count_near(total, nodes) >= count:
                 smallest = min(smallest, len(nodes))

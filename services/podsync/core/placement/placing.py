@@ -10,6 +10,8 @@ from enum import StrEnum
 
 from services.podsync.core.placement.attempt import Alignment, Attempt, Boundary, Step
 from services.podsync.core.placement.cpu_policy import CpuPolicy, CpuSettings
+from services.podsync.core.placement.device_policy import NO_PLUGINS, DevicePolicy, PluginDevices, requests_devices
+from services.podsync.core.placement.devices_of_pod import DevicesOfPod, taken_devices
 from services.podsync.core.placement.hint import Hint, Hints, PlacementError
 from services.podsync.core.placement.memory_accounting import MemorySettings
 from services.podsync.core.placement.memory_policy import MemoryPolicy
@@ -82,6 +84,8 @@ class NodePlacer:
         self.static_memory = settings.memory.static
         self.cpus = CpuPolicy(topology, settings.cpu)
         self.memory = MemoryPolicy(topology, settings.memory)
+        self._no_devices = self._devices = DevicePolicy((), {})
+        self._devices_of: object = None  # the resources that `_devices` has
 
     def shared_pool(self, others: Iterable[PodPlacement]) -> CpuSet:
         """Return the CPUs that nobody has for itself, beside these pods: the default set of the checkpoint."""
@@ -95,37 +99,48 @@ class NodePlacer:
         """Return how many of these CPUs each NUMA node with CPUs has."""
         return {node: len(self._topology.cpus_of_nodes(frozenset({node})) & cpus) for node in self._topology.cpu_nodes}
 
-    def place(self, pod: Object, others: Iterable[PodPlacement]) -> PodPlacement:
+    def concerns(self, pod: Object, plugins: PluginDevices) -> bool:
+        """Return whether the pod has to be placed: with a static policy each pod, else one that requests devices."""
+        return self.static_cpus or self.static_memory or requests_devices(pod, plugins.resources)
+
+    def place(self, pod: Object, others: Iterable[PodPlacement], plugins: PluginDevices = NO_PLUGINS) -> PodPlacement:
         """Return what the pod's init and regular containers get. Raise PlacementError, with the reason and the message
-        of the pod's rejection."""
-        attempt = self.attempt(pod, others)
+        of the pod's rejection, and PreferenceNeededError where a device plugin must be asked first."""
+        attempt = self.attempt(pod, others, plugins)
         if attempt.error is not None:
             raise attempt.error
         return attempt.placement
 
-    def attempt(self, pod: Object, others: Iterable[PodPlacement]) -> Attempt:
-        """Return what `place` returns or raises, with its steps."""
+    def attempt(self, pod: Object, others: Iterable[PodPlacement], plugins: PluginDevices = NO_PLUGINS) -> Attempt:
+        """Return what `place` returns, or the PlacementError that it raises, with its steps. Raise
+        PreferenceNeededError."""
         steps: list[Step] = []
         aligns = self._settings.policy is not TopologyPolicy.NONE
         try:
-            placement = self._place(pod, tuple(others), steps)
+            placement = self._place(pod, tuple(others), plugins, steps)
         except PlacementError as error:
             return Attempt(steps=tuple(steps), aligns=aligns, error=error)
         return Attempt(steps=tuple(steps), aligns=aligns, placement=placement)
 
-    def _place(self, pod: Object, others: tuple[PodPlacement, ...], steps: list[Step]) -> PodPlacement:
+    def _place(
+        self, pod: Object, others: tuple[PodPlacement, ...], plugins: PluginDevices, steps: list[Step]
+    ) -> PodPlacement:
         """Return the pod's placement; the steps up to its end, or up to the error, are added to `steps`."""
         free = self.shared_pool(others)
-        own, hint = NOT_PLACED, self._hint_for_pod(pod, free, others, steps)
+        devices = DevicesOfPod(self._no_devices, {}, plugins)
+        if requests_devices(pod, plugins.resources):
+            devices = DevicesOfPod(self._policy_for(plugins), taken_devices(others), plugins)
+        own, hint = NOT_PLACED, self._hint_for_pod(pod, devices, free, others, steps)
         for container in main_containers(pod):
             chosen = hint or self._merge(
                 container["name"],
                 steps,
+                devices.hints(pod, container, own),
                 self.cpus.hints(pod, container, free, own),
                 self.memory.hints(pod, container, others, own),
             )
             try:
-                own = self._give(pod, container, chosen, free, others, own, steps)
+                own = self._give(pod, container, chosen, devices, free, others, own, steps)
             except PlacementError as error:
                 if error.reason != _UNEXPECTED:
                     raise
@@ -136,8 +151,14 @@ class NodePlacer:
             steps.append(Step(alignments=self._node_alignment(kept=True)))
         return own
 
+    def _policy_for(self, plugins: PluginDevices) -> DevicePolicy:
+        if self._devices_of is not plugins.resources:
+            self._devices_of = plugins.resources
+            self._devices = DevicePolicy(self._topology.nodes, plugins.resources)
+        return self._devices
+
     def _hint_for_pod(
-        self, pod: Object, free: CpuSet, others: tuple[PodPlacement, ...], steps: list[Step]
+        self, pod: Object, devices: DevicesOfPod, free: CpuSet, others: tuple[PodPlacement, ...], steps: list[Step]
     ) -> Hint | None:
         """Return the hint that is for all containers of the pod; None when each has its own. With policy none no hints
         are asked for: their number is not bounded then."""
@@ -145,7 +166,9 @@ class NodePlacer:
             return NO_AFFINITY
         if self._settings.scope is TopologyScope.CONTAINER:
             return None
-        return self._merge("", steps, self.cpus.pod_hints(pod, free), self.memory.pod_hints(pod, others))
+        return self._merge(
+            "", steps, devices.pod_hints(pod), self.cpus.pod_hints(pod, free), self.memory.pod_hints(pod, others)
+        )
 
     def _merge(self, name: str, steps: list[Step], *hints: Hints) -> Hint:
         settings = self._settings
@@ -166,12 +189,18 @@ class NodePlacer:
         pod: Object,
         container: Object,
         hint: Hint,
+        devices: DevicesOfPod,
         free: CpuSet,
         others: tuple[PodPlacement, ...],
         own: PodPlacement,
         steps: list[Step],
     ) -> PodPlacement:
         """Return `own` with what the container gets, and without the memory that it takes over of init containers."""
+        try:
+            given_now = devices.allocate(pod, container, hint.nodes, own)
+        except PlacementError:
+            steps.append(Step(is_refused=True))
+            raise
         requests_cpus, requests_memory = self.cpus.is_for(pod, container), self.memory.is_for(pod)
         try:
             cpus = self.cpus.allocate(pod, container, hint.nodes, free, own)
@@ -185,9 +214,11 @@ class NodePlacer:
             steps.append(Step(memory_requested=requests_memory, is_refused=True))
             raise
         steps.append(Step(memory_requested=requests_memory))
-        if not cpus and not memory:
+        if not cpus and not memory and not given_now:
             return own
-        given = ContainerPlacement(cpus=cpus, memory=memory.get(container["name"], ()), affinity=hint.nodes)
+        given = ContainerPlacement(
+            cpus=cpus, memory=memory.get(container["name"], ()), devices=given_now, affinity=hint.nodes
+        )
         left = {
             name: replace(own.containers[name], memory=blocks)
             for name, blocks in memory.items()

@@ -3,7 +3,7 @@ It is saved with the verdict on the pod and never changes while the pod is activ
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bus.messages.device_plugins import AllocatedDevices
 from services.podsync.core.placement.hint import NodeSet
@@ -65,3 +65,21 @@ def has_own_cpus(placement: PodPlacement) -> bool:
 def has_devices_of(placement: PodPlacement, resource: str) -> bool:
     """Return whether a container of the pod has devices of the resource."""
     return any(of.resource == resource for given in placement.containers.values() for of in given.devices)
+
+
+def unprepared_devices(placement: PodPlacement) -> list[tuple[str, ContainerDevices]]:
+    """Return the devices for which their plugins have not answered yet, with the names of their containers."""
+    containers = placement.containers.items()
+    return [(name, of) for name, given in containers for of in given.devices if of.setup is None]
+
+
+def with_setups(placement: PodPlacement, setups: Mapping[tuple[str, str], AllocatedDevices]) -> PodPlacement:
+    """Return the placement with the answers of the plugins, by names of container and resource."""
+    containers = {
+        name: replace(
+            given,
+            devices=tuple(replace(of, setup=setups.get((name, of.resource), of.setup)) for of in given.devices),
+        )
+        for name, given in placement.containers.items()
+    }
+    return PodPlacement(containers=containers)

@@ -2,6 +2,8 @@
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.instructions import (
+    AllocatePodDevices,
+    AskPreferredDevices,
     CreateContainer,
     FetchNode,
     InspectImage,
@@ -13,14 +15,16 @@ from services.podsync.core.pod.instructions import (
 )
 from services.podsync.core.pod.tracked_pod import TrackedPod
 
-_ONLY_WAIT = PullImage | KillContainer | RunPostStartHook | InspectImage | FetchNode
+_ONLY_WAIT = (
+    PullImage | KillContainer | RunPostStartHook | InspectImage | FetchNode | AskPreferredDevices | AllocatePodDevices
+)
 ENDS_WHILE_IT_READS = RunPodSandbox | CreateContainer  # such a call is interrupted only before it calls the runtime
 
 
 def is_kept_from_ending(tracked: TrackedPod) -> bool:
     """Return whether the pod is to end and its call under way only waits: for an image, a hook, a read of the API
-    server, for one container to be stopped first, or for a grace period longer than the one that holds now. The other
-    containers would be stopped only after that."""
+    server, device plugins, for one container to be stopped first, or for a grace period longer than the one that holds
+    now. The other containers would be stopped only after that."""
     if tracked.saved.state is not PodState.TERMINATING or tracked.given_up:
         return False
     if isinstance(tracked.call, KillPod):

@@ -73,8 +73,10 @@ class Saved:
     rejected_message: str = ""
     victims: tuple[str, ...] = ()  # UIDs preempted for this pod: it starts once they have stopped
     ending: Mapping[str, str] = field(default_factory=dict)  # why this agent ends the pod: reason, message, disruption
+    plugins_awaited_since: float = 0.0  # steady seconds since when the verdict waits for device plugins, 0 = it did not
     allocation: Allocation | None = None  # `pod` has these resources; None = no verdict yet
-    placement: PodPlacement = NOT_PLACED  # what containers have of CPUs and NUMA nodes; saved with the verdict
+    # What containers have of CPUs, NUMA nodes and devices; saved with the verdict, with devices once before it.
+    placement: PodPlacement = NOT_PLACED
     # By name what a container was given, where that is not its allocation. It matters only while the container runs.
     actuated: Mapping[str, Resources] = field(default_factory=dict)
     pending_resize: PendingResize | None = None

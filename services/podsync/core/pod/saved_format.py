@@ -95,6 +95,7 @@ def not_after(saved: Saved, now: float) -> Saved:
         terminating_since=min(saved.terminating_since, now),
         finished_at=min(saved.finished_at, now),
         active_since=min(saved.active_since, now),
+        plugins_awaited_since=min(saved.plugins_awaited_since, now),
         pre_stops={instance: min(begun, now) for instance, begun in saved.pre_stops.items()},
         pending_resize=pending and replace(pending, since=min(pending.since, now)),
         image_backoff={name: replace(b, updated=min(b.updated, now)) for name, b in saved.image_backoff.items()},

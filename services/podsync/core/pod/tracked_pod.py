@@ -14,6 +14,7 @@ from typing import Any
 from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolumes
+from services.podsync.core.pod.device_need import DeviceNeed
 from services.podsync.core.pod.instructions import Call
 from services.podsync.core.pod.observed_in_runtime import Observed, observe
 from services.podsync.core.pod.progress import InstanceFacts, LastWritten, PodSetup, Progress
@@ -74,6 +75,7 @@ class TrackedPod:
     new_to_node: bool = False  # whether neither the runtime nor a record on disk had the pod when it was added
     restored: bool = False  # whether it is from the checkpoint, so that its status may be older than the published one
     asks_for_node: bool = False  # whether admission reads the Node from the API server before it rejects the pod
+    device_need: DeviceNeed | None = None  # what a pod without a verdict needs of device plugins
     api_status: Status = field(default_factory=dict)  # as the API server has it, {} for a static pod
     resource_version: str = ""  # of the API object
     volumes: MountedVolumes | None = None
@@ -199,11 +201,11 @@ class TrackedPod:
     @property
     def may_be_shown(self) -> bool:
         """Whether the status may be published: it depends on an observation of this process, or does not change any
-        more."""
+        more. Without a verdict a pod has one only where it needs something of device plugins."""
+        if not self.saved.admission_decided:
+            return self.device_need is not None and (self.observed.since_start or self.new_to_node)
         over = self.saved.state in (PodState.TERMINATED, PodState.FINISHED)
-        return self.saved.admission_decided and (
-            self.observed.since_start or over or bool(self.saved.rejected) or not self.restored
-        )
+        return self.observed.since_start or over or bool(self.saved.rejected) or not self.restored
 
     def with_observation(self, runtime_pod: RuntimePod | None, at: float) -> "TrackedPod":
         """Return the pod with what the runtime showed of it at that moment of CLOCK_MONOTONIC; None = nothing."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.allocation import RESIZE_IN_PROGRESS, RESIZE_PENDING
+from services.podsync.core.pod.device_need import PLUGIN_NOT_READY, describe_wait
 from services.podsync.core.pod.tracked_pod import TERMINAL_PHASES, TrackedPod
 from services.podsync.core.status.container_status import ContainerStatuses
 from services.podsync.core.sync.actions import decide_sandbox
@@ -70,6 +71,9 @@ def _resizes(tracked: TrackedPod) -> dict[str, tuple[ConditionValue, int]]:
 
 
 def _ready_to_start(tracked: TrackedPod) -> ConditionValue:
+    if tracked.device_need is not None and tracked.device_need.awaited:
+        text = f"the pod waits for {describe_wait(tracked.device_need.awaited)}"
+        return ConditionValue(False, PLUGIN_NOT_READY, text)
     if tracked.observed.is_current:
         return ConditionValue(not decide_sandbox(tracked).create)
     return ConditionValue(_was_true(tracked, "PodReadyToStartContainers"))

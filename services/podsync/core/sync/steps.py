@@ -5,13 +5,14 @@ loses no plan (pods.md 5.1, 5.5). Its parts are `starting`, `stopping` and `coll
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
-from services.podsync.core.pod.instructions import FetchNode, KillPod, LookAtPod, PreparePod, RunPodSandbox
+from services.podsync.core.pod.instructions import KillPod, LookAtPod, PreparePod, RunPodSandbox
 from services.podsync.core.pod.observed_in_runtime import start_mark
 from services.podsync.core.pod.published_items import mounted_volumes
 from services.podsync.core.pod.saved import SavedContainer, with_container
 from services.podsync.core.pod.step import Step, StepInputs
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.actions import PodActions, compute_pod_actions, goes_on
+from services.podsync.core.sync.before_verdict import step_before_verdict
 from services.podsync.core.sync.collecting import (
     EVERY,
     collect,
@@ -50,9 +51,7 @@ def next_step(tracked: TrackedPod, inputs: StepInputs) -> Step:
     if tracked.saved.state is PodState.FINISHED and (tracked.saved.rejected or not tracked.saved.deleted):
         return _stays_listed(tracked, inputs)
     if not tracked.saved.admission_decided:
-        if tracked.asks_for_node:
-            return Step(tracked=tracked, call=FetchNode(uid=tracked.uid))
-        return Step(tracked=tracked, waits_for="what admission depends on: node, runtime, list of pods")
+        return step_before_verdict(tracked, inputs)
     if not tracked.observed.is_current:
         return _look(tracked, inputs)
     match tracked.saved.state:

@@ -125,18 +125,6 @@ def test_a_request_that_cannot_be_served_is_refused_with_the_text_of_the_kubelet
     assert (str(refused.value), refused.value.reason) == (text, "UnexpectedAdmissionError")
 
 
-def test_a_pod_awaits_the_plugins_that_may_still_come_back() -> None:
-    away: dict[str, Any] = {"connected": False, "since": 5.0}
-    resources = {
-        GPU: resource(device("a", healthy=False), **away),
-        NIC: resource(name=NIC, dropped=True, **away),
-        "example.com/fpga": resource(device("f"), name="example.com/fpga"),
-    }
-    found = DevicePolicy((0,), resources).awaited(pod(container(gpu="1", nic="1", fpga="1")))
-    assert [each.resource for each in found] == [GPU]
-    assert DevicePolicy((0,), resources).awaited(pod(container(nic="1"))) == []
-
-
 def test_devices_of_plain_init_containers_are_left_until_a_later_container_takes_them_over() -> None:
     init = (container("i"), {**container("s"), "restartPolicy": "Always"}, container("j"))
     described = pod(container("a"), container("b"), init=init)

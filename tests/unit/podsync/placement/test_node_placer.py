@@ -5,11 +5,17 @@ from typing import Any
 
 import pytest
 
-from services.podsync.adapters.node_placer import read_node_placer
+from bus.messages.device_plugins import Device, DeviceResource
+from bus.messages.podsync import NodeResources
+from services.podsync.adapters.node_placer import device_placer, read_node_placer, with_placement
+from services.podsync.core.placement.device_policy import PluginDevices
+from services.podsync.core.placement.hint import PlacementError
+from services.podsync.core.placement.pod_placement import NOT_PLACED, ContainerDevices, ContainerPlacement
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
 from tests.support.machines.numa import GIB, NumaMachine
 
+GPU = "example.com/gpu"
 TWO_NODES = NumaMachine(sockets=2, cores_per_cache=2, threads=2)  # CPUs 0-7
 
 
@@ -27,9 +33,37 @@ def guaranteed(cpus: int) -> Any:
     return {"metadata": {"uid": "u1"}, "spec": {"containers": [{"name": "c", "resources": resources}]}}
 
 
+def two_gpus(*, on_node: int) -> DeviceResource:
+    devices = tuple(Device(id=each, healthy=True, nodes=(on_node,)) for each in ("a", "b"))
+    return DeviceResource(resource=GPU, connected=True, since=1.0, devices=devices)
+
+
+def with_gpus(count: int) -> Any:
+    return {"spec": {"containers": [{"name": "c", "resources": {"limits": {GPU: str(count)}}}]}}
+
+
 def test_without_a_static_policy_nothing_is_placed(tmp_path: Path) -> None:
     """The machine is not even read: there is none below this root."""
-    assert read_node_placer(config(topology_manager_policy="restricted"), tmp_path) is None
+    assert read_node_placer(config(), tmp_path) is None
+
+
+def test_with_a_policy_of_the_topology_manager_alone_only_devices_are_aligned(tmp_path: Path) -> None:
+    placer = read_node_placer(config(topology_manager_policy="restricted"), TWO_NODES.write(tmp_path))
+    assert placer is not None
+    resources = NodeResources(capacity={"cpu": "8"}, allocatable={"cpu": "8"})
+    assert with_placement(resources, placer) == resources
+    assert placer.place(guaranteed(3), ()) == NOT_PLACED
+    plugins = PluginDevices(resources={GPU: two_gpus(on_node=1)})
+    given = placer.place(with_gpus(2), (), plugins).containers["c"]
+    assert (given.cpus, given.memory, given.affinity) == (frozenset(), (), frozenset({1}))
+    with pytest.raises(PlacementError, match="Resources cannot be allocated with Topology locality"):
+        placer.place(with_gpus(3), (), plugins)
+
+
+def test_without_any_policy_devices_are_given_as_they_come() -> None:
+    plugins = PluginDevices(resources={GPU: two_gpus(on_node=1)})
+    given = device_placer().place(with_gpus(2), (), plugins).containers["c"]
+    assert given == ContainerPlacement(devices=(ContainerDevices(resource=GPU, ids=frozenset({"a", "b"})),))
 
 
 def test_reserved_cpu_is_rounded_up_to_whole_cpus_which_containers_share(tmp_path: Path) -> None:
