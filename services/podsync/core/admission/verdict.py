@@ -19,6 +19,7 @@ from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlaceme
 from services.podsync.core.pod.allocation import Allocation, allocation_of
 from services.podsync.core.pod.device_need import DeviceNeed
 from services.podsync.core.pod.gated_fields import POD_LEVEL_RESOURCES, RESTART_ALL, lacks_restart_all
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object, annotations, uid
 from shared.podspec.pod_source import is_critical
 from shared.podspec.qos import QosClass, qos_class
@@ -71,7 +72,7 @@ def admit(
     for verdict in (given, _check_platform(pod, view)):
         if verdict.reason or verdict.need is not None:
             return verdict
-    verdict = _check_fit(pod, view, others)
+    verdict = _check_fit(pod, _without_room_for_devices(view, given.placement), others)
     if verdict.reason:
         return verdict
     if phase in ("", "Pending") and _needs_apparmor(pod) and not view.facts.apparmor:
@@ -171,6 +172,15 @@ def _check_fit(pod: Object, view: NodeView, others: Taken) -> Verdict:
         first = others_than_room[0]
     only_labels = [failure.reason for failure in failures] == ["NodeAffinity"]
     return Verdict(reason=first.reason, message=first.message, ask_for_node=only_labels)
+
+
+def _without_room_for_devices(view: NodeView, placement: PodPlacement) -> NodeView:
+    """Return the view without the resources of the devices that the pod has: what the Node shows of them follows the
+    plugins later, and may be less than what pods have (node.md 4.15)."""
+    given = {of.resource for container in placement.containers.values() for of in container.devices}
+    if not given:
+        return view
+    return replace(view, allocatable={name: n for name, n in view.allocatable.items() if name not in given})
 
 
 def _make_room(pod: Object, lacks: list[PredicateFailure], others: Taken) -> Verdict:

@@ -8,6 +8,7 @@ import pytest
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
 from services.podsync.core.admission.taken import taken_by
 from services.podsync.core.admission.verdict import Verdict, admit
+from services.podsync.core.placement.pod_placement import ContainerDevices, ContainerPlacement, PodPlacement
 from services.podsync.core.pod.allocation import allocation_of
 from services.podsync.core.pod.events import NodeChanged
 from shared.podspec.defaults import apply_defaults
@@ -316,6 +317,21 @@ def test_extended_resources_are_those_of_the_node_and_its_own_are_those_of_the_m
     )
     assert admit(a_pod("u", {"example.com/other": "9"}), "", view, taken_by([])).reason == ""
     assert admit(a_pod("u", {"cpu": "3"}), "", view, taken_by([])).reason == "OutOfcpu"
+
+
+def test_a_pod_with_its_devices_fits_whatever_the_node_shows_of_them() -> None:
+    gpu, dongle = "example.com/gpu", "example.com/dongle"
+    status = {"allocatable": {gpu: "0", dongle: "1"}}
+    view = node_view({"status": status}, FACTS, pressures=(), supplemental_groups_policy=False)
+    gpus = ContainerDevices(resource=gpu, ids=frozenset({"g0", "g1"}))
+    placement = PodPlacement(containers={"c": ContainerPlacement(devices=(gpus,))})
+    other = taken_by([a_pod("o", {gpu: "2"})])
+    pod = a_pod("u", {gpu: "2", dongle: "1"})
+    admitted = admit(pod, "", view, other, placement=placement)
+    assert (admitted.reason, admitted.placement) == ("", placement)
+    assert admit(pod, "", view, other).reason == f"OutOf{gpu}"
+    many = admit(a_pod("u", {gpu: "2", dongle: "2"}), "", view, other, placement=placement)
+    assert many.message == NO_ROOM + f"{dongle}, requested: 2, used: 0, capacity: 1"
 
 
 @pytest.mark.parametrize("resource", ["hugepages-1Gi", "kubernetes.io/batch"])
