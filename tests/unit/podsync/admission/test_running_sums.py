@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import PodState
-from services.podsync.core.admission import admitting as active_pods
-from services.podsync.core.admission import taken
+from services.podsync.core.admission import active_pods, taken
 from services.podsync.core.admission.admitting import Admissions
 from services.podsync.core.admission.counted import taken_by_pods
 from services.podsync.core.admission.node_view import MachineFacts
