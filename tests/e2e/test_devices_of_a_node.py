@@ -15,6 +15,7 @@ import grpc
 import pytest
 import pytest_asyncio
 
+from shared.model.objects import Object
 from shared.plugin_grpc import pod_resources_v1_pb2 as v1
 from tests.programs.device_plugin import DevicePlugin, devices_of
 from tests.support.agents.agent import BIN
@@ -67,16 +68,39 @@ async def shown(cluster: Cluster) -> dict[str, Any]:
     return found
 
 
-async def allocatable(root: Path) -> list[str]:
-    """Return the ids of the devices that PodResources has as allocatable."""
+async def ask(root: Path, method: str, request: Any, answer: Any) -> Any:
+    """Return the answer of the PodResources API."""
     options = (("grpc.use_local_subchannel_pool", 1),)
     async with grpc.aio.insecure_channel(f"unix:{root}/pod-resources/kubelet.sock", options=options) as channel:
-        answer = await channel.unary_unary(
-            "/v1.PodResourcesLister/GetAllocatableResources",
+        return await channel.unary_unary(
+            f"/v1.PodResourcesLister/{method}",
             request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=v1.AllocatableResourcesResponse.FromString,
-        )(v1.AllocatableResourcesRequest(), wait_for_ready=True, timeout=WAIT_SECONDS)
-    return [name for device in answer.devices for name in device.device_ids]
+            response_deserializer=answer.FromString,
+        )(request, wait_for_ready=True, timeout=WAIT_SECONDS)
+
+
+async def allocatable(root: Path) -> list[str]:
+    """Return the ids of the devices that PodResources has as allocatable."""
+    found = await ask(
+        root, "GetAllocatableResources", v1.AllocatableResourcesRequest(), v1.AllocatableResourcesResponse
+    )
+    return [name for device in found.devices for name in device.device_ids]
+
+
+async def held(root: Path) -> dict[str, list[str]]:
+    """Return the ids of the devices that each pod of PodResources has, by name."""
+    found = await ask(root, "List", v1.ListPodResourcesRequest(), v1.ListPodResourcesResponse)
+    devices = {
+        pod.name: [name for container in pod.containers for device in container.devices for name in device.device_ids]
+        for pod in found.pod_resources
+    }
+    return {name: ids for name, ids in devices.items() if ids}
+
+
+def requesting(cluster: Cluster, name: str) -> Object:
+    pod = cluster.pod(name)
+    pod["spec"]["containers"][0]["resources"] = {"limits": {GPU: "1"}}
+    return pod
 
 
 async def test_the_node_has_what_its_plugin_lists_through_kills_and_nothing_healthy_once_it_is_gone(
@@ -109,3 +133,38 @@ async def test_the_node_has_what_its_plugin_lists_through_kills_and_nothing_heal
         [row] = (await shown(cluster))["resources"]
         assert (row["connected"], row["capacity"], row["allocatable"]) == (False, 2, 0) and row["error"]
         assert await allocatable(root) == []
+
+
+async def test_each_pod_has_a_device_of_its_own_through_kills_and_one_too_many_is_rejected(cluster: Cluster) -> None:
+    agent = cluster.agent
+    root = agent.home.path / "kubelet"
+    with plugin_process(root / "device-plugins"):
+        await wait_amounts(cluster, ("2", "2"))
+        for name in ("first", "second"):
+            await cluster.create(requesting(cluster, name))
+        await cluster.wait_ready("first", "second")
+        given = await held(root)
+        assert sorted(given) == ["first", "second"] and sorted(each for ids in given.values() for each in ids) == [
+            "gpu-0",
+            "gpu-1",
+        ]
+        await cluster.create(requesting(cluster, "third"))
+        rejected = await cluster.wait_pod("third", lambda pod: pod["status"].get("phase") == "Failed", "to be rejected")
+        assert rejected["status"]["reason"] == "UnexpectedAdmissionError"
+        assert (
+            f"requested number of devices unavailable for {GPU}. Requested: 1, Available: 0"
+            in (rejected["status"]["message"])
+        )
+
+        for service in ("volume", "podsync", "server"):
+            await agent.wait_back(service, agent.kill(service))
+        assert await held(root) == given
+        holders = {
+            row["device"]: [one["pod"] for one in row["containers"]] for row in (await shown(cluster))["devices"]
+        }
+        assert holders == {ids[0]: [name] for name, ids in given.items()}
+        await cluster.delete_pod("first")
+        await cluster.wait_gone("first")
+        await cluster.create(requesting(cluster, "fourth"))
+        await cluster.wait_ready("fourth")
+        assert await held(root) == {"fourth": given["first"], "second": given["second"]}
