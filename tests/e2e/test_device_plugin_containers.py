@@ -5,7 +5,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ def plugin_of(agent: Agent, *options: str) -> Iterator[DevicePlugin]:
         process.kill()
         process.wait()
         (CDI / f"{resource.replace('/', '-')}.json").unlink(missing_ok=True)
+        with suppress(OSError):  # it was there before, and has other specifications
+            CDI.rmdir()
 
 
 async def wait_known(world: World, plugin: DevicePlugin) -> None:
