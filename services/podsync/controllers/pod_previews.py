@@ -48,7 +48,7 @@ class PodPreviews:
             paths=_paths(facts.root_dir, uid(pod)),
             images=images,
             providers=self._providers,
-            waits_for=_waits_for(self._core),
+            waits_for=_waits_for(self._core, pod),
             problems=tuple(problems),
         )
         return await asyncio.to_thread(preview, inputs) if is_large(pod) else preview(inputs)
@@ -91,11 +91,13 @@ def _paths(root_dir: str, pod_uid: str) -> PodPaths:
     return PodPaths(**{field: str(pod_directory(root_dir, pod_uid) / name) for field, name in names.items()})
 
 
-def _waits_for(core: PodSync) -> str:
-    """Return which fact admission waits for."""
+def _waits_for(core: PodSync, pod: Object) -> str:
+    """Return which fact admission of the pod waits for."""
     admissions = core.node_state.admissions
     if not admissions.runtime_known:
         return "the runtime"
     if not admissions.node_known:
         return "the Node, which the API server has not shown yet"
+    if plugins := admissions.awaited_by(pod):
+        return plugins
     return "the sources, which have not listed all pods yet"

@@ -23,7 +23,7 @@ from services.podsync.core.admission.device_needs import (
     with_prepared,
     with_wait,
 )
-from services.podsync.core.admission.device_wait import is_choice_void
+from services.podsync.core.admission.device_wait import awaited_plugins, is_choice_void
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
 from services.podsync.core.admission.placed import (
     NONE_PLACED,
@@ -41,7 +41,7 @@ from services.podsync.core.placement.device_policy import PluginDevices
 from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement, unprepared_devices
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.call_results import DevicesAllocated, DevicesPreferred
-from services.podsync.core.pod.device_need import DeviceNeed
+from services.podsync.core.pod.device_need import DeviceNeed, describe_wait
 from services.podsync.core.pod.events import DEVICES_REFUSED, CallDone, CallFailed
 from services.podsync.core.pod.instructions import AllocatePodDevices, AskPreferredDevices
 from services.podsync.core.pod.listed_by_source import from_desired
@@ -266,6 +266,11 @@ class Admissions:
         if self._depends_on_unlisted(verdict, pod, "", view, others, self._inherited_by(pod)):
             return None
         return verdict
+
+    def awaited_by(self, pod: Object) -> str:
+        """Return for which device plugins the verdict on a pod without one would wait now, "" = for none."""
+        view = replace(self.view(self.node), waits_for_plugins=self.facts.placer is not None)
+        return describe_wait(awaited_plugins(pod, view, None))
 
     def others(self, pod: Object, source: str) -> list[TrackedPod]:
         """Return the active pods beside one that this source would list now: without its pod of the same name."""

@@ -34,7 +34,7 @@ class DeviceNeed:
 
 
 def describe_wait(awaited: Sequence[AwaitedPlugin]) -> str:
-    """Return for which plugins a pod waits, as the end of a sentence that begins with "waits for"."""
+    """Return for which plugins a pod waits, as the end of a sentence that begins with "waits for"; "" = for none."""
     unknown = [each.resource for each in awaited if not each.since]
     away = [f"that of {each.resource}, not connected since {rfc3339(each.since)}" for each in awaited if each.since]
     texts = [f"device plugins: {'; '.join(away)}"] if away else []

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from bus.messages.device_plugins import Device, DeviceResource
+from bus.messages.device_plugins import AllocatedDevices, Device, DeviceResource
 from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.placement.placing import NodePlacer, PlacementSettings
+from services.podsync.core.placement.pod_placement import ContainerDevices, ContainerPlacement, PodPlacement
+from services.podsync.core.pod.events import NodeChanged
 from services.podsync.core.pod.instructions import AllocatePodDevices, AskPreferredDevices
 from shared.model.machine_topology import MachineTopology
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod, every_step
@@ -206,6 +208,29 @@ def test_a_new_pod_waits_for_a_plugin_that_is_away_and_says_so() -> None:
     assert len([event for event in play.events if "DevicePluginNotReady" in event]) == 1
 
 
+def test_a_preview_names_the_plugin_for_which_the_pod_would_wait() -> None:
+    play = a_play(devices={GPU: away("a"), NIC: plugin("x", name=NIC)})
+    admissions = play.core.node_state.admissions
+    text = f"device plugins: that of {GPU}, not connected since 2001-09-09T01:46:40Z"
+    assert (admissions.preview(with_devices(gpu=1), "file"), admissions.awaited_by(with_devices(gpu=1))) == (None, text)
+    verdict = admissions.preview(with_devices(nic=1), "file")
+    assert verdict is not None and verdict.reason == ""
+    assert verdict.placement.containers["c"].devices[0].ids == {"x"}
+    assert play.core.tracked == {}
+
+
+def test_a_pod_of_an_earlier_agent_keeps_its_devices_and_waits_for_no_plugin() -> None:
+    of = ContainerDevices(resource=GPU, ids=frozenset({"b"}), setup=AllocatedDevices(envs={"IDS": "b"}))
+    given = PodPlacement(containers={"c": ContainerPlacement(devices=(of,))})
+    play = a_play(devices={GPU: away("a", "b")}, inherited={"u1": given}, sources_complete=False)
+    play.want(with_devices(gpu=1))
+    assert play.running("u1") == [("c", 0)]
+    assert (devices_of(play), play.prepared) == ({("c", GPU): ["b"]}, [])
+    play.plug(plugin("a", "b"))
+    play.want(with_devices("u2", "other", gpu=1))
+    assert devices_of(play, "u2") == {("c", GPU): ["a"]}
+
+
 def test_a_plugin_that_stays_away_is_waited_for_five_minutes_and_then_the_kubelet_s_rejection_follows() -> None:
     play = a_play(devices={GPU: away("a", "b")})
     play.want(with_devices(gpu=1))
@@ -258,6 +283,15 @@ def test_an_extended_resource_that_no_plugin_has_is_none_of_devices() -> None:
     play.want(with_devices(licenses=1))
     assert play.running("u1") == [("c", 0)]
     assert "AllocatePodDevices" not in play.log
+
+
+def test_a_plugin_that_is_back_counts_before_the_node_shows_its_devices() -> None:
+    """The Node in the API server still has none of them; the kubelet counts those that it has given, too."""
+    play = a_play(source="api", node={"status": {"allocatable": {GPU: "0"}}}, devices={GPU: away("a")})
+    play.handle(NodeChanged(node=play.node))
+    play.want(with_devices(gpu=1))
+    play.plug(plugin("a"))
+    assert (rejection(play), play.running("u1")) == (("", ""), [("c", 0)])
 
 
 def test_a_plugin_that_never_answers_is_asked_again_until_the_wait_is_over() -> None:
