@@ -187,6 +187,16 @@ def test_a_pod_with_an_unhealthy_device_fails_so_that_its_owner_replaces_it() ->
     assert play.log.count("KillPod") == 1
 
 
+def test_a_pod_whose_container_waits_for_its_restart_fails_too() -> None:
+    play = a_play(device_action=DeviceAction.FAIL_POD)
+    for _ in range(2):
+        play.exit("u1", 1)
+    assert runs(play) == []
+    play.plug(gpus(a=False, b=True))
+    assert f"{UNHEALTHY}; the pod is ended as failed" in play.events
+    assert play.statuses["u1"].status["phase"] == "Failed"
+
+
 def test_a_static_pod_has_no_owner_and_is_restarted_instead() -> None:
     play = a_play(source="file", device_action=DeviceAction.FAIL_POD)
     play.plug(gpus(a=False))
