@@ -144,10 +144,11 @@ class DevicePlugin:
 
     def run(self) -> None:
         """Serve and register, at each new socket of the agent again, until the process is killed."""
-        registered = 0
+        registered: tuple[int, int] | None = None
         while True:
             with contextlib.suppress(OSError, grpc.RpcError):
-                found = (self.directory / AGENT).stat().st_ino
+                socket = (self.directory / AGENT).stat()
+                found = (socket.st_ino, socket.st_mtime_ns)  # the next socket may have the same inode
                 if found != registered:
                     if self._server is not None:
                         self._server.stop(0).wait()
