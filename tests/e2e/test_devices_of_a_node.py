@@ -137,6 +137,7 @@ async def test_each_pod_has_a_device_of_its_own_through_kills_and_one_too_many_i
     agent = cluster.agent
     root = agent.home.path / "kubelet"
     with plugin_process(root / "device-plugins"):
+        DevicePlugin(root / "device-plugins", GPU, {}).set_devices(devices_of("gpu-0", "gpu-1"))
         await wait_amounts(cluster, ("2", "2"))
         for name in ("first", "second"):
             await cluster.create(requesting(cluster, name))
