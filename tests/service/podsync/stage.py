@@ -11,6 +11,7 @@ from bus.messages.pleg import NodeObserved
 from bus.messages.podsync import PodStatus
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import (
+    DEVICES_RESOURCES,
     NODE_OBJECT,
     NODE_OBSERVED,
     PODS_ADMITTED,
@@ -62,6 +63,7 @@ class Stage:
         self.probed = self.buses["pleg"].own(PROBES_RESULTS)
         self.node = self.buses["pleg"].own(NODE_OBSERVED)
         self.mounted = self.buses["volume"].own(VOLUMES_MOUNTED)
+        self.buses["volume"].own(DEVICES_RESOURCES).mark_complete()  # no device plugin has ever registered
         self.admitted = self.buses["server"].follow(PODS_ADMITTED, on_change)
         self.volumes = self.buses["server"].follow(PODS_VOLUMES, on_change)
         self.statuses = self.buses["server"].follow(PODS_STATUS)
