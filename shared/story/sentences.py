@@ -11,8 +11,8 @@ from shared.text.pull_text import pull_text
 _CALLS = {
     "LookAtPod": "looked at what the runtime has of the pod",
     "FetchNode": "read the Node from the API server",
-    "AskPreferredDevices": "ask a device plugin which devices it prefers",
-    "AllocatePodDevices": "have the device plugins prepare the devices",
+    "AskPreferredDevices": "asked a device plugin which devices it prefers",
+    "AllocatePodDevices": "the device plugins have prepared the devices of the pod",
     "PreparePod": "made the pod's directories and cgroup",
     "RunPodSandbox": "sandbox of attempt {attempt} runs",
     "InspectImage": "looked for image {image}",
@@ -31,6 +31,9 @@ _CALLS = {
 _ATTEMPTS = {
     "LookAtPod": "looking at the pod in the runtime",
     "RunPodSandbox": "making the sandbox of attempt {attempt}",
+    "FetchNode": "reading the Node from the API server",
+    "AskPreferredDevices": "asking a device plugin which devices it prefers",
+    "AllocatePodDevices": "having the device plugins prepare the devices of the pod",
     "InspectImage": "looking for image {image}",
     "PullImage": "pulling image {image}",
     "CreateContainer": "creating container {container} of attempt {attempt}",

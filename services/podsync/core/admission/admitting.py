@@ -22,6 +22,7 @@ from services.podsync.core.admission.device_needs import (
     with_preference,
     with_prepared,
     with_wait,
+    without_need,
 )
 from services.podsync.core.admission.device_wait import awaited_plugins, is_choice_void
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
@@ -133,6 +134,9 @@ class Admissions:
         The pod stays without a verdict while that may change with facts that are not known yet. `is_final`: `node` was
         just read from the API server."""
         tracked = self._pods.by_uid[uid]
+        if is_final and tracked.asks_for_node:  # it was read: otherwise a pod that needs a plugin would read it again
+            tracked = replace(tracked, asks_for_node=False)
+            self._pods.put(tracked)
         pod, phase = tracked.saved.pod, str(tracked.api_status.get("phase") or "")
         view = self._view_for(tracked, node, now)
         all_listed = self._all_listed()
@@ -145,8 +149,10 @@ class Admissions:
             return self._note_need(tracked, verdict.need, given, now)
         if self._depends_on_unlisted(verdict, pod, phase, view, others, given):
             self._doubted = True
+            self._pods.put(without_need(tracked))
             return []  # the verdict depends on pods of the checkpoint that the sources may not list any more
         if verdict.reason and not self.node_known:
+            self._pods.put(without_need(tracked))
             return []
         asks_for_node = verdict.ask_for_node and not is_final
         if asks_for_node:
@@ -185,7 +191,9 @@ class Admissions:
             tracked = replace(tracked, saved=replace(tracked.saved, placement=NOT_PLACED))
         if need.awaited:
             until = waits_until(tracked, self._agent_start, now, self.plugin_wait_seconds)
-            tracked = with_wait(tracked, replace(need, until=until), self._agent_start, now)
+            # Without an end only the list of device plugins is waited for: it decides whether there is one at all.
+            need = replace(need, until=until if now < until else 0.0)
+            tracked = with_wait(tracked, need, self._agent_start, now)
         else:
             tracked = with_need(tracked, need)
         self._pods.put(tracked)

@@ -13,7 +13,7 @@ from services.podsync.core.pod.instructions import AllocatePodDevices, AskPrefer
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.model.frozen_copy import replace
 
-MAX_QUESTIONS = 64  # to plugins for one pod, after which they are asked no more: others may take what they prefer
+MAX_QUESTIONS = 16  # to plugins for one pod, after which they are asked no more: others may take what they prefer
 NO_NEED = DeviceNeed()
 
 
@@ -36,7 +36,7 @@ def with_wait(tracked: TrackedPod, need: DeviceNeed, agent_start: str, now: floa
     if not saved.plugins_awaited_since or saved.decided_by != agent_start:
         saved = replace(saved, plugins_awaited_since=now, decided_by=agent_start)
     before = tracked.device_need.awaited if tracked.device_need is not None else ()
-    if need.awaited and need.awaited != before:
+    if need.awaited != before and any(each.since for each in need.awaited):  # the list of plugins comes by itself
         tracked = tracked.with_event("Warning", PLUGIN_NOT_READY, f"waits for {describe_wait(need.awaited)}", "")
     return with_need(replace(tracked, saved=saved), need)
 
@@ -55,6 +55,11 @@ def with_need(tracked: TrackedPod, need: DeviceNeed) -> TrackedPod:
     answers = tracked.device_need.answers if tracked.device_need is not None else {}
     need = replace(need, answers=answers)
     return tracked if need == tracked.device_need else replace(tracked, device_need=need)
+
+
+def without_need(tracked: TrackedPod) -> TrackedPod:
+    """Return the pod, whose verdict waits for something else now, without a wait or a call for device plugins."""
+    return tracked if tracked.device_need is None else with_need(tracked, NO_NEED)
 
 
 def with_preference(tracked: TrackedPod, call: AskPreferredDevices, answer: DevicesPreferred | None) -> TrackedPod:

@@ -17,8 +17,9 @@ from shared.podspec.resources import is_extended, main_containers, resource_list
 
 def awaited_plugins(pod: Object, view: NodeView, placement: PodPlacement | None) -> tuple[AwaitedPlugin, ...]:
     """Return the plugins that the pod waits for, by resource. `placement`: what it has already, None = nothing; then
-    only the plugins count that have to prepare its devices."""
-    if not view.waits_for_plugins:
+    only the plugins count that have to prepare its devices. Until it is known which resources have plugins, a pod that
+    may need one waits without a bound: it would be admitted without its devices, and never judged again."""
+    if not view.waits_for_plugins and view.plugins_known:
         return ()
     prepared = [of.resource for _, of in unprepared_devices(placement)] if placement is not None else []
     found = []
@@ -26,7 +27,7 @@ def awaited_plugins(pod: Object, view: NodeView, placement: PodPlacement | None)
         resource = view.plugins.resources.get(name)
         if resource is None:
             found += [] if view.plugins_known else [AwaitedPlugin(resource=name)]
-        elif not resource.connected and (not resource.dropped or view.waited_for_plugins):
+        elif view.waits_for_plugins and not resource.connected and (not resource.dropped or view.waited_for_plugins):
             found.append(AwaitedPlugin(resource=name, since=resource.since))
     return tuple(found)
 

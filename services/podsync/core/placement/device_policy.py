@@ -164,13 +164,14 @@ class DevicePolicy:
         devices = self._resources[name].devices
         if not any(device.nodes for device in devices):
             return None
-        near = {device.id: frozenset(device.nodes) for device in devices}
+        near = {device.id: self._nodes.intersection(device.nodes) for device in devices}  # few different ones
+        with_nodes = {device.id for device in devices if device.nodes}
         available = {device.id for device in devices if device.healthy} - taken.get(name, _NONE) - reusable
         if len(available) + len(reusable) < count:
             return ()
         total = Counter(near.values())
         free = Counter(near[each] for each in available)
-        kept = Counter(near[each] for each in reusable if near.get(each))
+        kept = Counter(near[each] for each in reusable & with_nodes)
         smallest, fitting = len(self._nodes), []
         for nodes in self._node_sets:
             if _count_near(total, nodes) >= count:

@@ -71,8 +71,9 @@ def _resizes(tracked: TrackedPod) -> dict[str, tuple[ConditionValue, int]]:
 
 
 def _ready_to_start(tracked: TrackedPod) -> ConditionValue:
-    if tracked.device_need is not None and tracked.device_need.awaited:
-        text = f"the pod waits for {describe_wait(tracked.device_need.awaited)}"
+    need = tracked.device_need if not tracked.saved.admission_decided else None
+    if need is not None and need.awaited:
+        text = f"the pod waits for {describe_wait(need.awaited)}"
         return ConditionValue(False, PLUGIN_NOT_READY, text)
     if tracked.observed.is_current:
         return ConditionValue(not decide_sandbox(tracked).create)
