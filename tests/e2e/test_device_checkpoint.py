@@ -7,7 +7,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,9 @@ pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest
 
 NODE, GPU = "with-devices", "example.com/gpu"
 CHECKOUT = Path(__file__).resolve().parents[2]
-# The Go kubelet has its device plugins below /var/lib/kubelet, whatever its root directory is.
-_IN_OWN_MOUNTS = 'mkdir -p "$1" && mount --bind "$0" "$1" && shift && exec "$@"'
+# The Go kubelet has its device plugins below /var/lib/kubelet, whatever its root directory is. That directory of the
+# machine is not used: another test with a Go kubelet may remove it, and a mount on it in every namespace with it.
+_IN_OWN_MOUNTS = 'mount -t tmpfs tmpfs /var/lib && mkdir -p "$1" && mount --bind "$0" "$1" && shift && exec "$@"'
 
 
 class GoKubeletWithPlugins(GoKubelet):
@@ -100,7 +101,8 @@ class NodeWithDevices:
         while asyncio.get_running_loop().time() < deadline:
             for found in (await self.site.runtime.observe())[pod["metadata"]["uid"]].containers:
                 if found.state is ContainerState.RUNNING:
-                    environment = Path(f"/proc/{found.pid}/environ").read_bytes().split(b"\0")
+                    with suppress(FileNotFoundError, ProcessLookupError):  # the container has ended meanwhile
+                        environment = Path(f"/proc/{found.pid}/environ").read_bytes().split(b"\0")
                     for variable in environment:
                         if variable.startswith(b"GPU_IDS="):
                             return found.id, variable.partition(b"=")[2].decode()

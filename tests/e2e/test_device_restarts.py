@@ -57,11 +57,14 @@ async def wait_known(world: World) -> None:
     await world.wait_for(known, f"the node to have {len(IDS)} {GPU}")
 
 
-def device_of(container: Container) -> str:
-    """Return the device that the environment of the container's first process names."""
-    environment = Path(f"/proc/{container.pid}/environ").read_bytes().split(b"\0")
-    [given] = [entry.partition(b"=")[2].decode() for entry in environment if entry.startswith(b"GPU_IDS=")]
-    return given
+async def device_of(world: World, container: Container) -> str:
+    """Return the device that the environment of the container's first process names, once its program is executed."""
+
+    def named() -> str:
+        environment = Path(f"/proc/{container.pid}/environ").read_bytes().split(b"\0")
+        return "".join(entry.partition(b"=")[2].decode() for entry in environment if entry.startswith(b"GPU_IDS="))
+
+    return await world.wait_for(named, f"process {container.pid} to have a device in its environment")
 
 
 async def start_pod(world: World, name: str) -> Container:
@@ -83,7 +86,7 @@ async def test_no_pod_fails_when_the_agent_restarts_and_the_plugin_comes_back_la
         with plugin_process(world):
             await wait_known(world)
             before = {name: await start_pod(world, name) for name in names}
-        devices = {name: device_of(container) for name, container in before.items()}
+        devices = {name: await device_of(world, container) for name, container in before.items()}
         assert len(set(devices.values())) == 8
         await world.stop_supervisord()
         await world.start()
@@ -98,7 +101,7 @@ async def test_no_pod_fails_when_the_agent_restarts_and_the_plugin_comes_back_la
         await world.wait_for(late_waits, "the condition of the new pod to name the resource that it waits for")
         with plugin_process(world):
             late = (await world.wait_running("late")).containers[0]
-            assert device_of(late) not in devices.values()
+            assert await device_of(world, late) not in devices.values()
             await wait_same(world, {**before, "late": late})
         failed = [pod["metadata"]["name"] for pod in await world.pods() if pod["status"].get("phase") == "Failed"]
         assert failed == []
@@ -131,5 +134,5 @@ async def test_each_device_has_one_container_after_kills_at_each_step_and_plugin
         with plugin_process(world):
             before["dead"] = (await world.wait_running("dead")).containers[0]
             await wait_same(world, before)
-        devices = {name: device_of(container) for name, container in before.items()}
+        devices = {name: await device_of(world, container) for name, container in before.items()}
         assert len(set(devices.values())) == len(before) == 7

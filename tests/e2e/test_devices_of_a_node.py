@@ -78,12 +78,17 @@ async def ask(root: Path, method: str, request: Any, answer: Any) -> Any:
         )(request, wait_for_ready=True, timeout=WAIT_SECONDS)
 
 
-async def allocatable(root: Path) -> list[str]:
-    """Return the ids of the devices that PodResources has as allocatable."""
-    found = await ask(
-        root, "GetAllocatableResources", v1.AllocatableResourcesRequest(), v1.AllocatableResourcesResponse
-    )
-    return [name for device in found.devices for name in device.device_ids]
+async def wait_allocatable(cluster: Cluster, *ids: str) -> None:
+    """Wait until PodResources has these devices as allocatable: server learns of them by itself."""
+    root = cluster.agent.home.path / "kubelet"
+
+    async def seen() -> bool:
+        found = await ask(
+            root, "GetAllocatableResources", v1.AllocatableResourcesRequest(), v1.AllocatableResourcesResponse
+        )
+        return [name for device in found.devices for name in device.device_ids] == list(ids)
+
+    await cluster.wait_for(seen, f"PodResources to have the devices {ids} as allocatable")
 
 
 async def held(root: Path) -> dict[str, list[str]]:
@@ -117,7 +122,7 @@ async def test_the_node_has_what_its_plugin_lists_through_kills_and_nothing_heal
             ("gpu-0", "Healthy", [0]),
             ("gpu-1", "Unhealthy", []),
         ]
-        assert await allocatable(root) == ["gpu-0"]
+        await wait_allocatable(cluster, "gpu-0")
 
         for service in ("volume", "podsync", "status"):
             await agent.wait_back(service, agent.kill(service))
@@ -130,7 +135,7 @@ async def test_the_node_has_what_its_plugin_lists_through_kills_and_nothing_heal
         await wait_amounts(cluster, ("2", "0"))
         [row] = (await shown(cluster))["resources"]
         assert (row["connected"], row["capacity"], row["allocatable"]) == (False, 2, 0) and row["error"]
-        assert await allocatable(root) == []
+        await wait_allocatable(cluster)
 
 
 async def test_each_pod_has_a_device_of_its_own_through_kills_and_one_too_many_is_rejected(cluster: Cluster) -> None:

@@ -288,7 +288,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
-    temporary = path.with_suffix(".new")
+    temporary = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.new")  # test and plugin may both write
     temporary.write_text(json.dumps(content))
     temporary.rename(path)
 

@@ -184,6 +184,7 @@ async def test_the_first_calls_wait_for_the_devices_but_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "root" / "pod-resources").mkdir(parents=True)
+    monkeypatch.setattr(pod_resources, "MAX_DEVICES_WAIT_SECONDS", 2 * WAIT_SECONDS)
     node = Node(complete=False)
     async with running(configuration(tmp_path), node) as server, calling(path_of(server)) as client:
         for service in ("sources", "podsync", "pleg"):

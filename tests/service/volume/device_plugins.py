@@ -49,9 +49,9 @@ class Plugins:
 
     async def until_registered(self, plugin: DevicePlugin) -> None:
         """Register the plugin once the agent listens again. As long as the socket of the process before is there, the
-        plugin cannot register, and its own socket may be removed: it begins anew."""
+        plugin cannot register, and its own socket may be removed, also just before it can: it begins anew."""
         async with asyncio.timeout(WAIT_SECONDS):
-            while await self.register(plugin):
+            while await self.register(plugin) or not plugin.socket.exists():
                 plugin.break_off()
                 await asyncio.sleep(0.01)
 
