@@ -3,6 +3,7 @@ The CPU time between two samples counts for the stack of the second one. Uses no
 SIGPROF.
 """
 
+import os
 import sys
 import threading
 import time
@@ -46,7 +47,8 @@ class Sampler:
         return self._profile()
 
     def _newly_used(self, thread: threading.Thread) -> int:
-        number = thread.native_id or 0
+        # Python 3.11 keeps the number that the main thread had before a fork; it is always that of the process.
+        number = os.getpid() if thread is threading.main_thread() else thread.native_id or 0
         try:
             used = time.clock_gettime_ns((~number << 3) | _CPU_OF_THREAD)
         except OSError:  # the thread has ended

@@ -1,9 +1,12 @@
 """Profiles of this process: a busy thread is found, an idle one is not, and both are bounded."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,8 @@ from services.frame import sampling
 from services.frame.debugging import IN_USE, MAX_PROFILE_SECONDS, Debugging
 from services.frame.sampling import MAX_FRAMES, Sampler
 from tests.support.waits.deadline import WAIT_SECONDS
+
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -111,3 +116,20 @@ async def test_the_verbosity_reaches_the_log() -> None:
     got: list[int] = []
     answers = [await Debugging(got.append).set_verbosity(SetVerbosity(verbosity=given)) for given in (4, -1, 2**31)]
     assert got == [4, 0, 2**31 - 1] == [answer.verbosity for answer in answers]
+
+
+def test_the_main_thread_of_a_forked_process_is_sampled_too() -> None:
+    """The services are forks of supervisord; until Python 3.12 a fork's main thread has the number of its parent's."""
+    program = (
+        "import os, threading, time\n"
+        "from services.frame.sampling import Sampler\n"
+        "if pid := os.fork():\n"
+        "    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+        "profiles = []\n"
+        "thread = threading.Thread(target=lambda: profiles.append(Sampler(0.3).run()))\n"
+        "thread.start()\n"
+        "while thread.is_alive():\n"
+        "    sum(range(1000))\n"
+        "os._exit(0 if any(stack.thread == 'MainThread' for stack in profiles[0].stacks) else 1)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False, cwd=CHECKOUT).returncode == 0
