@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+MAX_RESOURCES = 64  # that have device plugins; a node has a handful
+MAX_DEVICES = 10_000  # of one resource
+
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
@@ -78,7 +81,7 @@ class DeviceNode:
 
 @dataclass(frozen=True, kw_only=True)
 class AllocatedDevices:
-    """Answer to AllocateDevices: the container needs this for its devices. It has at most 64 KiB."""
+    """Answers AllocateDevices with what the container needs for its devices, which is at most 64 KiB."""
 
     envs: dict[str, str] = field(default_factory=dict)  # environment variables
     mounts: tuple[DeviceMount, ...] = ()  # in the order of the plugin

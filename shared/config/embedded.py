@@ -1,4 +1,4 @@
-"""The section `embeddedContainerd` of the agent's own document: whether supervisord runs a containerd for us, and
+"""Reads the section `embeddedContainerd` of the agent's own document: whether supervisord runs a containerd for us, and
 which. Pure.
 """
 

@@ -1,5 +1,5 @@
-"""The agent's own document, `BulkheadConfiguration`, beside that of the kubelet: what it sets, and what is wrong in it.
-Pure.
+"""Reads the agent's own document, `BulkheadConfiguration`, which stands beside that of the kubelet: what it sets, and
+what is wrong in it. Pure.
 """
 
 from typing import Any
@@ -19,8 +19,8 @@ MAX_PLUGIN_WAIT_SECONDS = 24 * 3600
 
 
 def own_document(extension: Document | None, file: str, places: AgentPaths, findings: Findings) -> dict[str, Any]:
-    """Return the fields of EffectiveConfig that the document sets; None = there is none. Relative paths begin at the
-    directory of `file`."""
+    """Return the fields of EffectiveConfig that the document sets, {} where something is wrong in it. `extension`: the
+    document, None = there is none. Relative paths begin at the directory of `file`."""
     if extension is None:
         return {}
     own = Findings(places=extension.places, default_place=file)

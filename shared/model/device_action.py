@@ -6,7 +6,7 @@ DEVICE_ACTION_ANNOTATION = "bulkhead/device-unhealthy-action"  # of a pod; it ov
 
 
 class DeviceAction(StrEnum):
-    """What is done when the plugin of a device that a container has reports it as unhealthy."""
+    """Names what is done when the plugin of a device that a container has reports it as unhealthy."""
 
     NONE = "None"  # an event and the pod's status show it, as with the kubelet
     RESTART_CONTAINER = "RestartContainer"

@@ -15,7 +15,7 @@ KEEPERS = {"machine.py", "node_state.py", "container_cpus.py", "admission/admitt
 
 
 def modules() -> Iterator[tuple[str, tuple[ast.AST, ...]]]:
-    """Return the path below the core, and the nodes of the syntax tree."""
+    """Yield the path below the core and the nodes of the syntax tree of each module."""
     for name in python_files("services"):
         if name.startswith(CORE):
             yield name.removeprefix(CORE), nodes_of(name)

@@ -69,7 +69,8 @@ async def test_a_slow_call_makes_a_pod_late_and_nothing_twice(node: BadNode, met
 
 async def test_a_start_that_fails_once_is_tried_again(node: BadNode) -> None:
     rule = node.rule("fail", "StartContainer", "no luck", pod="once")
-    again = node.rule("hang", "StartContainer", pod="once")  # the next try: the failure is shown until it is seen
+    # The next attempt hangs, so that the failure is shown until this test has seen it.
+    again = node.rule("hang", "StartContainer", pod="once")
     node.put("once")
     await node.shows("once", "RunContainerError", "no luck")
     again.release.set()

@@ -30,11 +30,11 @@ from tests.support.clusters.control_plane import assets
 from tests.support.installed.lacking import lack
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.clean import remove_pods
+from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 NODE, GPU = "with-devices", "example.com/gpu"
-CHECKOUT = Path(__file__).resolve().parents[2]
 # The Go kubelet has its device plugins below /var/lib/kubelet, whatever its root directory is. That directory of the
 # machine is not used: another test with a Go kubelet may remove it, and a mount on it in every namespace with it.
 _IN_OWN_MOUNTS = 'mount -t tmpfs tmpfs /var/lib && mkdir -p "$1" && mount --bind "$0" "$1" && shift && exec "$@"'
@@ -92,7 +92,7 @@ class NodeWithDevices:
 
     def devices(self) -> Given:
         """Return the devices of the containers by the file."""
-        return devices_of(read_device_state(self.file.read_bytes()), read_answer)
+        return devices_of(read_device_state(self.file.read_bytes()), read_answer)[0]
 
     async def container_of(self, pod: Object) -> tuple[str, str]:
         """Return the id of the pod's container once it runs, and the devices that its environment names."""

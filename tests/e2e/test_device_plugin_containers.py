@@ -1,5 +1,5 @@
-"""Containers with devices of a device plugin on a real containerd: what they get, what happens before each start and
-when a device becomes unhealthy, through kills of podsync; in a cluster, too."""
+"""Containers get devices of a device plugin on a real containerd, through kills of podsync. The plugin is called before
+each start; a device that becomes unhealthy restarts its container or, in a cluster, ends its pod."""
 
 import asyncio
 import subprocess
@@ -22,17 +22,18 @@ from tests.support.agents.agent import Agent
 from tests.support.agents.world import World, busybox_pod
 from tests.support.clusters.cluster import Cluster
 from tests.support.installed.chosen_programs import first_line
+from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio, pytest.mark.timeout(300)]
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 CDI = Path("/var/run/cdi")  # where containerd looks for specifications by itself
 
 
 @contextmanager
 def plugin_of(agent: Agent, *options: str) -> Iterator[DevicePlugin]:
     """Run a plugin with the devices a and b as a process, and yield its files. The resource has the name of the agent's
-    directory, so that no other test writes the same CDI specification; that may end with "_", which no resource may."""
+    directory, so that no other test writes the same CDI specification. "gpu" follows, because the name of a directory
+    may end with "_", and that of a resource may not."""
     directory = Path(load_effective(str(agent.home.run_dir)).root_dir) / "device-plugins"
     resource = f"example.com/{agent.home.path.name}gpu"
     plugin = DevicePlugin(directory, resource, devices_of("a", "b"))
@@ -50,8 +51,8 @@ def plugin_of(agent: Agent, *options: str) -> Iterator[DevicePlugin]:
 
 
 async def wait_known(world: World, plugin: DevicePlugin) -> None:
-    """Wait until the node has both devices: a resource that it does not know is no reason to reject a pod, as with the
-    kubelet, and the pod would get no device."""
+    """Wait until the node has both devices. Before that the pod would run without a device: as with the kubelet, a
+    resource that the node does not know is no reason to reject a pod."""
 
     def amount() -> str:
         with local_agent(str(world.home.run_dir)) as agent:

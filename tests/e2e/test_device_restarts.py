@@ -1,5 +1,5 @@
-"""Pods with devices on a real containerd through kills and restarts: no device is given twice, none is lost, and no pod
-is rejected because a plugin comes back late (kubernetes #128043)."""
+"""Pods keep their devices on a real containerd through kills and restarts: no device is given twice, none is lost, and
+no pod is rejected because a plugin comes back late (kubernetes #128043)."""
 
 import asyncio
 import subprocess
@@ -15,11 +15,11 @@ from shared.model.objects import Object
 from shared.model.runtime import Container
 from tests.programs.device_plugin import DevicePlugin
 from tests.support.agents.world import World, busybox_pod
+from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio, pytest.mark.timeout(300)]
 
 GPU = "example.com/gpu"
-CHECKOUT = Path(__file__).resolve().parents[2]
 IDS = [f"gpu-{number}" for number in range(10)]
 
 

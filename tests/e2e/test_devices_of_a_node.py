@@ -1,4 +1,4 @@
-"""The devices of a node in a real cluster: what the Node, the command and the socket PodResources show of them."""
+"""The Node, the command `bulkhead devices` and the PodResources API show the devices of a node in a real cluster."""
 
 import asyncio
 import json
@@ -20,11 +20,11 @@ from tests.programs.device_plugin import DevicePlugin, devices_of
 from tests.support.agents.agent import BIN
 from tests.support.clusters.cluster import Cluster
 from tests.support.waits.deadline import WAIT_SECONDS
+from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 GPU = "example.com/gpu"
-CHECKOUT = Path(__file__).resolve().parents[2]
 Amounts = tuple[str | None, str | None]  # capacity, allocatable
 
 

@@ -210,7 +210,7 @@ async def test_a_change_appears_without_a_reload_and_keeps_the_focus(shown: Show
 
 
 async def test_charts_have_axes_with_units_and_show_the_value_at_a_point(shown: Shown) -> None:
-    add_hour(shown.server.running.service.page.state, shown.node.network.clock.wall())  # without samples of other tests
+    add_hour(shown.server.running.service.page.state, shown.node.network.clock.wall())  # no samples of other tests
     page = await shown.open()
     await page.value("source.close()")  # no sample comes while the test counts them
     labels = "[...document.querySelectorAll('.scale')].map(scale => [...scale.children].map(one => one.textContent))"

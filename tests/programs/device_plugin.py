@@ -34,8 +34,8 @@ def devices_of(*ids: str, health: str = "Healthy", nodes: tuple[int, ...] = ()) 
 
 
 class DevicePlugin:
-    """Serves a resource. `directory`: device-plugins of the agent; `state`: where devices, faults and the log of calls
-    are; `cdi`: where it writes the CDI specification of its devices, None = they are no CDI devices.
+    """Serves the devices of a resource. `directory`: device-plugins of the agent; `state`: where devices, faults and
+    the log of calls are; `cdi`: where it writes the CDI specification of its devices, None = they are no CDI devices.
 
     A fault of a method: "hang" (until the plugin ends, or the fault does), "die" (before it answers), "slow" (half a
     second), "lie" (an answer that does not fit), "garbage" (no message), "empty", "answers twice", or the name of a
@@ -232,7 +232,7 @@ class DevicePlugin:
         )
 
     def _cdi_names(self, ids: list[str]) -> list[str]:
-        """Write the specification, as it is now, and return the names of these devices in it."""
+        """Write the CDI specification of the devices that the plugin lists now, and return the names of these in it."""
         if self._cdi is None:
             return []
         listed = [

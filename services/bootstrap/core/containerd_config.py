@@ -111,9 +111,10 @@ def _render_plugins_of_version_3(embedded: EmbeddedContainerd, machine: Machine)
 """
 
 
+# containerd 2.0 resolves CDI devices without this line, and 1.6 cannot resolve them.
 _CDI = """\
   enable_cdi = true
-"""  # 2.0 has it by itself, and 1.6 has no CDI devices
+"""
 _STREAM_SERVER = """\
   disable_tcp_service = true
   stream_server_address = "127.0.0.1"

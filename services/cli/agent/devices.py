@@ -1,4 +1,6 @@
-"""`bulkhead devices` shows the devices of device plugins and which containers have them, by volume and podsync."""
+"""Shows the devices of device plugins as volume publishes them, and which containers have them by podsync: `bulkhead
+devices`.
+"""
 
 import dataclasses
 from collections import defaultdict
@@ -24,7 +26,7 @@ class Health(StrEnum):
 
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
-    NOT_LISTED = "not listed"  # a container has it, and its plugin lists it no longer or not again
+    NOT_LISTED = "not listed"  # a container has it, and its plugin does not list it any more, or not yet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +64,7 @@ class DeviceReport:
 
 
 def show_devices(run_dir: str, form: str, out: Write, err: Write) -> int:
-    """Print each resource of a device plugin, and each device with who has it. Return the exit code."""
+    """Print each resource of a device plugin, and each device with its containers. Return the exit code."""
     try:
         with local_agent(run_dir) as agent:
             found = device_report(*_read_streams(agent))
@@ -78,7 +80,8 @@ def show_devices(run_dir: str, form: str, out: Write, err: Write) -> int:
 
 
 def device_report(resources: Iterable[Mapping[str, Any]], admitted: Iterable[Mapping[str, Any]]) -> DeviceReport:
-    """Return who has what. `resources`: the items of `devices.resources`; `admitted`: those of `pods.admitted`."""
+    """Return which containers have which devices. `resources`: the items of `devices.resources`; `admitted`: those of
+    `pods.admitted`."""
     given: dict[str, dict[str, list[Holder]]] = defaultdict(lambda: defaultdict(list))
     for pod in sorted_pods(admitted):
         for container, devices in (pod.get("devices") or {}).items():

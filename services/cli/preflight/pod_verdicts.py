@@ -17,7 +17,7 @@ _MAX_REASONS = 20  # of one pod
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSupport:
-    """What verdicts depend on besides the pod. `claims`: by namespace/name, the spec of the PersistentVolume that a
+    """Has what verdicts depend on besides the pod. `claims`: by namespace/name, the spec of the PersistentVolume that a
     claim is bound to."""
 
     claims: Mapping[str, Object] = field(default_factory=dict)

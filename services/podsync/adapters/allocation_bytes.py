@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 def read_answer(content: bytes) -> AllocatedDevices | None:
-    """Return the answer; None where the bytes are none."""
+    """Return the answer that the bytes hold; None, with a line in the log, where they hold none."""
     try:
         found = decoded(content, ContainerAllocateResponse, "Allocate")
     except PluginCallError:
@@ -32,7 +32,7 @@ def read_answer(content: bytes) -> AllocatedDevices | None:
 
 
 def write_answer(answer: AllocatedDevices) -> bytes:
-    """Return the answer's bytes, the same ones for the same answer."""
+    """Return the answer as bytes; equal answers have equal bytes."""
     message = ContainerAllocateResponse(
         envs=answer.envs,
         mounts=[

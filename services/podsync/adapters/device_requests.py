@@ -1,4 +1,4 @@
-"""Requests from volume, which has the connections to device plugins, what podsync needs of them. Decides nothing."""
+"""Sends volume, which has the connections to device plugins, the requests of podsync for them. Decides nothing."""
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.device_plugins import (
@@ -12,14 +12,14 @@ from bus.messages.device_plugins import (
 from services.podsync.core.placement.device_policy import PreferenceQuestion
 from services.podsync.core.pod.instructions import DevicesOfContainer
 
-# Longer than volume gives the plugin, with the requests of other pods that a slow plugin answers first.
+# Each is longer than volume waits for the plugin, because a slow plugin may answer requests of other pods first.
 PREFER_SECONDS = 10.0
 ALLOCATE_SECONDS = 60.0
 PRE_START_SECONDS = 60.0
 
 
 class DeviceRequests:
-    """Requests calls of device plugins. Each failure is the `error` of the answer; no method raises."""
+    """Sends requests for calls of device plugins. Each failure is the `error` of the answer; no method raises."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus

@@ -4,8 +4,10 @@ A file that the Go kubelet would not start with is an OperatorError: this config
 or memory from containers that run (node.md 4.10, 4.11).
 """
 
+import logging
 from collections.abc import Callable
 
+from bus.messages.device_plugins import MAX_DEVICES, MAX_RESOURCES
 from services.podsync.adapters.allocation_bytes import read_answer
 from services.podsync.adapters.placement_files import PlacementFiles
 from services.podsync.adapters.start_conflicts import refuse
@@ -27,6 +29,8 @@ from shared.config.effective import EffectiveConfig
 from shared.config.rules_data import truth
 from shared.errors import OperatorError
 
+log = logging.getLogger(__name__)
+
 
 def read_inherited_placements(
     config: EffectiveConfig,
@@ -41,8 +45,19 @@ def read_inherited_placements(
         on_conflict(start_error(conflict, "CPU", str(files.cpu_path)))
     if memory is not None and (conflict := _of_memory(memory, config, placer)):
         on_conflict(start_error(conflict, "memory", str(files.memory_path)))
-    devices = files.read_devices()
-    return placements_of(cpu, memory, devices_of(devices, read_answer) if devices is not None else None)
+    state = files.read_devices()
+    if state is None:
+        return placements_of(cpu, memory, None)
+    devices, refused = devices_of(state, read_answer)
+    for line in refused:
+        log.warning(
+            "%s: %s, and is not taken over: it may have at most %d devices of %d resources",
+            files.device_path,
+            line,
+            MAX_DEVICES,
+            MAX_RESOURCES,
+        )
+    return placements_of(cpu, memory, devices)
 
 
 def _of_cpus(state: CpuState, config: EffectiveConfig, placer: NodePlacer | None) -> Conflict | None:

@@ -41,8 +41,8 @@ _PREFER_CLOSEST, _MAX_NODES = "prefer-closest-numa-nodes", "max-allowable-numa-n
 def read_node_placer(
     config: EffectiveConfig, root: Path = Path("/"), on_conflict: Callable[[OperatorError], None] = refuse
 ) -> TimedPlacer | None:
-    """Return the placer of this machine, below `root`; None where no policy is static and nothing is aligned: then
-    pods get nothing but devices, for which `device_placer` does.
+    """Return the placer of this machine, below `root`; None where no policy is static and nothing is aligned: pods get
+    nothing but devices then, and `device_placer` gives them without reading the machine.
     `on_conflict` is called where the policies and the machine do not go together. Raises OperatorError also where the
     machine cannot be read."""
     settings = placement_settings(config)
@@ -57,7 +57,7 @@ def read_node_placer(
 
 
 def device_placer() -> TimedPlacer:
-    """Return the placer of a machine where nothing is aligned, and pods get no CPUs and no memory alone."""
+    """Return a placer that gives devices without aligning them, and gives no pod CPUs or memory of its own."""
     return TimedPlacer(MachineTopology(), PlacementSettings())
 
 

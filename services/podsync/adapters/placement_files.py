@@ -42,8 +42,8 @@ class PlacementFiles:
         return self._read(self.memory_path, read_memory_state, "memory")
 
     def read_devices(self) -> DeviceState | None:
-        """Return the content of the device manager's file, None without one. One that cannot be used is logged and
-        counts as none, as for the Go kubelet."""
+        """Return the content of the device manager's file, None without one. A file that cannot be used is logged
+        and counts as none, as it does for the Go kubelet."""
         try:
             content = _content(self.device_path)
             state = read_device_state(content)
@@ -65,8 +65,8 @@ class PlacementFiles:
         self._write(self.memory_path, write_memory_state(state))
 
     def write_devices(self, state: DeviceState) -> None:
-        """Write the device manager's file; nothing where there is none and no plugin has registered. Raises OSError
-        likewise."""
+        """Write the device manager's file, unless it would name no resource and no file was read or written before.
+        Raises OSError likewise."""
         if state.allocated or state.registered or self.device_path in self._written:
             self._write(self.device_path, write_device_state(state))
 

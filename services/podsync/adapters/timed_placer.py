@@ -30,8 +30,8 @@ class TimedPlacer(NodePlacer):
         self._attempts: dict[str, TimedAttempt] = {}
 
     def attempt(self, pod: Object, others: Iterable[PodPlacement], plugins: PluginDevices = NO_PLUGINS) -> Attempt:
-        """Place the pod, keep how that went and how long it took, and return it. Raise PreferenceNeededError, which is
-        no attempt."""
+        """Return the attempt to place the pod, and keep it with the time that it took. Raise PreferenceNeededError;
+        nothing is kept then."""
         began = time.monotonic()
         attempt = super().attempt(pod, others, plugins)
         self._attempts.pop(uid(pod), None)

@@ -1,5 +1,5 @@
-"""Keeps the files of the CPU, memory and device managers as the pods' placements are, for a Go kubelet that gets the
-node back.
+"""Keeps the files of the CPU, memory and device managers in step with the pods' placements, for a Go kubelet that gets
+the node back.
 
 The files are derived: the placements are in the records of the pods. A write that failed is repeated with the next
 change, and every `RETRY_SECONDS`.
@@ -22,9 +22,9 @@ RETRY_SECONDS = 10.0
 
 
 class PlacementCheckpoints:
-    """Writes the files of the policies that are static, and that of devices. `placements` returns those of the pods
-    that have one, `devices` the resources of device plugins, None until all are known; each the same object until one
-    changes. `placer`: None = no policy is static."""
+    """Writes the files of the policies that are static, and the file of devices. `placements` returns the placements of
+    the pods that have one. `devices` returns the resources of device plugins, None until all are known. Both return the
+    same object until something changes. `placer`: None = no policy is static."""
 
     def __init__(
         self,

@@ -10,7 +10,6 @@ from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodState
 from services.podsync.controllers.pod_start_metrics import START_BUCKETS, PodStartMetrics
 from services.podsync.controllers.resize_metrics import ResizeMetrics
-from services.podsync.core.admission.admitting import PREEMPTING
 from services.podsync.core.pod.call_results import ImagePulled
 from services.podsync.core.pod.events import CallDone, CallFailed, Event
 from services.podsync.core.pod.instructions import (
@@ -26,7 +25,7 @@ from services.podsync.core.pod.instructions import (
     SavePod,
     StartContainer,
 )
-from services.podsync.core.pod.lifecycle import ATTACH_LIMIT
+from services.podsync.core.pod.lifecycle import ATTACH_LIMIT, PREEMPTING
 from services.podsync.core.pod.metric_labels import container_type, image_size, preemption, rejection
 from shared.metrics.family import counter, gauge, histogram
 from shared.metrics.registry import Registry

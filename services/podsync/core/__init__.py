@@ -6,10 +6,10 @@ for `bulkhead explain`. A `TrackedPod` is frozen: a decision returns another one
 imports other rooms only as this table allows:
 
     room           decides                                      imports
-    machine        decisions, calls  container_cpus node_state outcomes saving admission placement pod status sync
+    machine        what an event changes  container_cpus node_state outcomes saving admission placement pod status sync
     container_cpus the cpusets of the containers of all pods    admission placement pod sync
     saving         what is saved and published after it         pod status
-    node_state     which pods an event touches, who ends        outcomes admission placement pod sync
+    node_state     which pods an event touches, who ends        outcomes admission pod sync
     outcomes       what the result of a call changes            images pod sync
     story          which events and instructions are shown      pod
     preview        what would become of a pod, for what-if      admission cgroups cri images node placement pod

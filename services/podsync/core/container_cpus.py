@@ -1,5 +1,5 @@
-"""Decides, over all pods of the node, which containers get another cpuset when, and for which a start waits (node.md
-4.10). `sync/cpu_sets` decides it for one pod. Without a static CPU policy it returns nothing.
+"""Decides for the containers of all pods which of them get another cpuset now, and which starts wait until others have
+left their CPUs (node.md 4.10). `sync/cpu_sets` decides it for one pod. Without a static CPU policy there are no calls.
 """
 
 from services.podsync.core.admission.admitting import Admissions
@@ -13,7 +13,7 @@ from shared.model.frozen_copy import replace
 
 
 class ContainerCpus:
-    """Puts the pods with the calls that it returns into `TrackedPods`."""
+    """Decides the calls that set cpusets, and puts the pods that they change into `TrackedPods`."""
 
     def __init__(self, pods: TrackedPods, admissions: Admissions) -> None:
         self._pods, self._admissions = pods, admissions

@@ -13,9 +13,8 @@ from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts, node_addresses
 from services.podsync.core.container_cpus import ContainerCpus
 from services.podsync.core.node_state import NodeState
-from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, jitter
+from services.podsync.core.outcomes import RETRY_SECONDS, delay_repeated_call, jitter
 from services.podsync.core.placement.pod_placement import PodPlacement
-from services.podsync.core.placement.reported_devices import Reported, reported_devices
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.events import Event, TimePassed
 from services.podsync.core.pod.instructions import (
@@ -72,12 +71,10 @@ class PodSync:
         self.settings = settings
         self._addresses_of: Any = None  # the Node that has `_addresses`
         self._addresses: tuple[str, ...] = ()
-        self._reported_of: Any = None  # the resources that `_reported` was made of
-        self._reported: Reported = {}
         self.node_state = NodeState(settings.started_at, settings.facts, checkpoint or {}, settings.agent_start)
         self.node_state.cpu_retry_seconds = settings.cpu_retry_seconds
         self.node_state.admissions.plugin_wait_seconds = settings.plugin_wait_seconds
-        self.node_state.admissions.inherit(settings.inherited)
+        self.node_state.admissions.inherited.take_over(settings.inherited)
         self._cpus = ContainerCpus(self.node_state.pods, self.node_state.admissions)
         self.node_state.admissions.node_known = not settings.joins_cluster
 
@@ -113,11 +110,11 @@ class PodSync:
 
     def devices(self) -> Mapping[str, DeviceResource]:
         """Return the resources of device plugins by name: the same object until one changes."""
-        return self.node_state.admissions.devices
+        return self.node_state.admissions.devices.resources
 
     def devices_known(self) -> bool:
         """Return whether volume has reported the resources of all device plugins since this process has started."""
-        return self.node_state.admissions.devices_known
+        return self.node_state.admissions.devices.is_complete
 
     def runtime_handlers(self) -> tuple[RuntimeHandler, ...] | None:
         """Return the runtime's handlers, None = it has not reported them."""
@@ -221,7 +218,7 @@ class PodSync:
             step, events = self._decide(tracked, events, now)
             if step.done:
                 return self._forget(step.tracked, cause, now)
-        _delay_repeated_call(step, now)
+        delay_repeated_call(step, now)
         step.call = with_begun_hooks(step.tracked, step.call, now)
         tracked = note_begun_hooks(step.tracked, step.call, now)
         if shown_from(tracked) != before:
@@ -243,7 +240,9 @@ class PodSync:
         volumes = self.node_state.volumes.get(tracked.uid)
         if admitted and tracked.saved.state is PodState.SYNC and volumes is not None and volumes.attach_limit:
             tracked = lifecycle.over_attach_limit(tracked, volumes.attach_limit, now)
-        tracked = follow_device_health(tracked, self._reported_devices(), self.settings.device_action, now)
+        tracked = follow_device_health(
+            tracked, self.node_state.admissions.devices.reported, self.settings.device_action, now
+        )
         events = list(tracked.noted)
         if events or volumes is not tracked.volumes:
             tracked = replace(tracked, noted=(), volumes=volumes)
@@ -325,7 +324,7 @@ class PodSync:
         return StepInputs(
             now=now,
             name_taken=tracked.is_static
-            and any(_holds_name(other, tracked) for other in self.node_state.pods.namesakes(tracked)),
+            and any(lifecycle.holds_name(other, tracked) for other in self.node_state.pods.namesakes(tracked)),
             network_ready=self.node_state.network_ready,
             network_message=self.node_state.network_message,
             runtime_listed=self.node_state.runtime_listed,
@@ -369,7 +368,7 @@ class PodSync:
             node_ips=self.node_ips,
             handlers=self.node_state.runtime_handlers,
             gates_off=self.settings.facts.gates_off,
-            devices=self._reported_devices(),
+            devices=self.node_state.admissions.devices.reported,
         )
         if not tracked.saved.rejected:
             if mismatch := family_mismatch(tracked, self.node_ips):
@@ -379,12 +378,6 @@ class PodSync:
                 tracked = replace(tracked, saved=replace(tracked.saved, outcome=phase))
         shown = withheld(tracked, status)
         return tracked if shown == tracked.status else replace(tracked, status=shown)
-
-    def _reported_devices(self) -> Reported:
-        devices = self.devices()
-        if devices is not self._reported_of:
-            self._reported_of, self._reported = devices, reported_devices(devices, self._reported)
-        return self._reported
 
     def _forget(self, tracked: TrackedPod, cause: str, now: float) -> list[Instruction]:
         """Forget a pod of which nothing is left. If it is desired again under the same UID, it starts again."""
@@ -401,24 +394,3 @@ class PodSync:
             if other.call is None and other.saved.state is PodState.SYNC:
                 out += self._advance_alone(other.uid, f"{tracked.description} finished", now)
         return out
-
-
-def _delay_repeated_call(step: Step, now: float) -> None:
-    """Repeat a call that has just succeeded only after a delay: the runtime does not show its effect yet."""
-    retry = step.tracked.retry
-    if step.call is not None and step.call == retry.last_done:
-        retry = replace(retry, last_done=None, at=now + FIRST_RETRY_SECONDS)
-        step.tracked, step.call = replace(step.tracked, retry=retry), None
-        step.wake_earlier(retry.at)
-
-
-def _holds_name(other: TrackedPod, tracked: TrackedPod) -> bool:
-    """Return whether `tracked` has to wait for `other`, a pod of the same full name that was started, or is ending
-    (pods.md 4.5)."""
-    if other.saved.state in (PodState.TERMINATING, PodState.TERMINATED):
-        return True
-    if other.may_run_after_end:
-        return not tracked.alive
-    if other.saved.state is not PodState.SYNC or tracked.instances:
-        return False
-    return bool(other.instances) or not other.observed.is_current or other.uid < tracked.uid

@@ -13,7 +13,6 @@ from services.podsync.core.admission.admitting import Admissions
 from services.podsync.core.admission.node_view import MachineFacts, node_addresses
 from services.podsync.core.admission.placed import may_run
 from services.podsync.core.admission.resizes import Resizes
-from services.podsync.core.placement.pod_placement import has_devices_of
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.call_results import NodeRead, PodListed
 from services.podsync.core.pod.events import (
@@ -40,11 +39,15 @@ from services.podsync.core.pod.events import (
 )
 from services.podsync.core.pod.gated_fields import without_gated_fields
 from services.podsync.core.pod.instructions import AllocatePodDevices, AskPreferredDevices, FetchNode, SetContainerCpus
-from services.podsync.core.pod.listed_by_source import as_listed, from_desired, from_runtime, is_listed_otherwise
+from services.podsync.core.pod.listed_by_source import (
+    as_listed,
+    from_desired,
+    from_runtime,
+    is_listed_otherwise,
+)
 from services.podsync.core.pod.observed_in_runtime import outdated
-from services.podsync.core.pod.progress import InstanceFacts, without_retry_delay
-from services.podsync.core.pod.saved import without
-from services.podsync.core.pod.saved_format import restore
+from services.podsync.core.pod.progress import without_retry_delay
+from services.podsync.core.pod.saved_format import restore_all
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.pod.tracked_pods import TrackedPods
 from services.podsync.core.sync.cpu_sets import with_outcome
@@ -68,18 +71,17 @@ class NodeState:
         self._started_at = started_at
         self.pods = TrackedPods()
         self.tracked = self.pods.by_uid
-        self.unreadable: dict[str, str] = {}  # UID -> error of a record that cannot be used; the pod is admitted again
-        for uid, data in checkpoint.items():
-            try:
-                self.pods.add(_without_gated_fields(restore(data), facts.gates_off))
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                self.unreadable[uid] = f"{type(error).__name__}: {error}"
+        restored, self.unreadable = restore_all(
+            checkpoint, facts.gates_off
+        )  # UID -> error; such a pod is admitted again
+        for tracked in restored:
+            self.pods.add(tracked)
         self.volumes: dict[str, MountedVolumes] = {}
         self.forgotten: dict[str, float] = {}  # uid -> monotonic time of the last list of a pod that is gone
         self.desired: dict[str, PodDesired] = {}
         self.unclaimed: dict[str, RuntimePod] = {}  # in the runtime, without a record, listed by no source (yet)
         self.admissions = Admissions(self.pods, self.desired, facts, agent_start)
-        self.admissions.may_run = self._may_run
+        self.admissions.inherited.may_run = self._may_run
         self.resizes = Resizes(self.pods, self.admissions)
         self._runtime: RuntimeChanged | None = None  # the last one received
         self.cpu_retry_seconds = 10.0  # after which a cpuset that could not be set is set again
@@ -95,7 +97,7 @@ class NodeState:
     def take_in(self, event: Event, now: float) -> list[str]:
         """Take an event into the state; return the UIDs of the pods to advance, in this order."""
         applied = self._apply(event, now)
-        if self.admissions.inherited:
+        if self.admissions.inherited.by_uid:
             settled = self.admissions.settle_inherited()
             if settled or isinstance(event, RuntimeListed | PodObserved | PodVanished):
                 applied = [*applied, *self.admissions.decide_waiting(now)]
@@ -149,12 +151,9 @@ class NodeState:
                 self.runtime_listed = event.complete and not event.stale
                 return []
             case DevicesChanged():
-                return self._on_devices(event, now)
+                return self.admissions.on_devices(event.name, event.resource, now)
             case DevicesFreshness():
-                if not event.complete or self.admissions.devices_known:
-                    return []
-                self.admissions.devices_known = True
-                return self.admissions.decide_waiting(now)
+                return self.admissions.on_devices_complete(now) if event.complete else []
             case VolumesFreshness():
                 self.volumes_known = event.complete and not event.stale
                 return self._at_work()
@@ -273,9 +272,7 @@ class NodeState:
         tracked = self.tracked.get(event.uid)
         if tracked is None or tracked.saved.state is not PodState.SYNC or not tracked.saved.admission_decided:
             return []
-        ending = {"reason": "Evicted", "message": event.message, "disruption": event.disruption}
-        tracked = replace(tracked, saved=replace(tracked.saved, ending=ending))
-        self.pods.put(lifecycle.with_termination(tracked, reason=event.cause, now=now, override=event.grace_seconds))
+        self.pods.put(lifecycle.with_eviction(tracked, event, now))
         return [tracked.uid]
 
     def _on_garbage(self, event: GarbageFound) -> list[str]:
@@ -285,29 +282,11 @@ class NodeState:
             self.pods.put(replace(tracked, garbage=event.containers[tracked.uid], retry=retry))
         return [tracked.uid for tracked in pods]
 
-    def _on_devices(self, event: DevicesChanged, now: float) -> list[str]:
-        """Return the pods that have devices of the resource, and those that can be decided now."""
-        others = {name: known for name, known in self.admissions.devices.items() if name != event.name}
-        devices = others if event.resource is None else {**others, event.name: event.resource}
-        if devices == self.admissions.devices:
-            return []
-        self.admissions.devices = devices
-        holders = [
-            uid
-            for uid, placement in self.admissions.placements().items()
-            if uid in self.tracked and has_devices_of(placement, event.name)
-        ]
-        return [*holders, *self.admissions.on_devices(event.name, now)]
-
     def _on_probes(self, event: ProbesChanged) -> list[str]:
         tracked = self.tracked.get(event.pod_uid)
         if tracked is None:
             return []
-        facts = replace(tracked.instance_facts.get(event.container_id, InstanceFacts()), probes=event.results)
-        others = without(tracked.instance_facts, event.container_id)
-        if facts != InstanceFacts():
-            others = {**others, event.container_id: facts}
-        self.pods.put(replace(tracked, instance_facts=others))
+        self.pods.put(tracked.with_probes(event.container_id, event.results))
         return [tracked.uid]
 
     def _on_unwanted(self, uid: str, now: float) -> list[str]:
@@ -397,19 +376,14 @@ class NodeState:
             return [uid]
         if tracked is None or tracked.call != event.call:
             return []
-        if isinstance(event.call, AskPreferredDevices | AllocatePodDevices):
-            if isinstance(event, CallFailed):
-                tracked = outcomes.failed(tracked, event, now)
-            else:
-                retry = replace(tracked.retry, at=0.0, failures={})
-                tracked = replace(tracked, call=None, retry=retry)
-            return self.admissions.on_answer(tracked, event, now)
         if isinstance(event, CallFailed):
             tracked = outcomes.failed(tracked, event, now)
         elif isinstance(event.call, FetchNode):
             tracked = replace(tracked, call=None)
         else:
             tracked = outcomes.succeeded(tracked, event, now)
+        if isinstance(event.call, AskPreferredDevices | AllocatePodDevices):
+            return self.admissions.on_answer(tracked, event, now)
         self.pods.put(tracked)
         if isinstance(event, CallDone) and isinstance(event.result, PodListed) and event.result.namesakes:
             touched = [other for pod in event.result.namesakes for other in self._on_observed(pod, now)]
@@ -427,9 +401,3 @@ class NodeState:
         self.forgotten[tracked.uid] = tracked.observed.at
         for oldest in list(self.forgotten)[:-MAX_FORGOTTEN]:
             del self.forgotten[oldest]
-
-
-def _without_gated_fields(tracked: TrackedPod, off: frozenset[str]) -> TrackedPod:
-    """Return a record of an earlier process without the fields whose gates are off now."""
-    pod = without_gated_fields(tracked.saved.pod, off)
-    return tracked if pod is tracked.saved.pod else replace(tracked, saved=replace(tracked.saved, pod=pod))

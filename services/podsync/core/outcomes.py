@@ -21,6 +21,8 @@ from services.podsync.core.pod.call_results import (
 )
 from services.podsync.core.pod.events import DIRECTORIES_FAILED, SANDBOX_STATUS_FAILED, CallDone, CallFailed
 from services.podsync.core.pod.instructions import (
+    AllocatePodDevices,
+    AskPreferredDevices,
     Call,
     CreateContainer,
     EndTasks,
@@ -43,6 +45,7 @@ from services.podsync.core.pod.observed_in_runtime import outdated
 from services.podsync.core.pod.progress import InstanceFacts
 from services.podsync.core.pod.retry import after_failure, after_look, start_later
 from services.podsync.core.pod.saved import with_container, with_containers, without
+from services.podsync.core.pod.step import Step
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.actions import decide_sandbox
 from services.podsync.core.sync.left_behind import MAX_ENDINGS
@@ -66,11 +69,23 @@ UNAVAILABLE_RETRIES = Backoff(initial=0.25, cap=5.0)
 NANOSECONDS = 1e9
 
 
+def delay_repeated_call(step: Step, now: float) -> None:
+    """Repeat a call that has just succeeded only after a delay: the runtime does not show its effect yet."""
+    retry = step.tracked.retry
+    if step.call is not None and step.call == retry.last_done:
+        retry = replace(retry, last_done=None, at=now + FIRST_RETRY_SECONDS)
+        step.tracked, step.call = replace(step.tracked, retry=retry), None
+        step.wake_earlier(retry.at)
+
+
 def succeeded(tracked: TrackedPod, event: CallDone, now: float) -> TrackedPod:
     """Return the pod after its call succeeded, with no call under way."""
     retry = tracked.retry
     if isinstance(event.call, LookAtPod | InspectImage):
         retry = after_look(replace(retry, at=0.0), event.call) if retry.at or retry.failures else retry
+    elif isinstance(event.call, AskPreferredDevices | AllocatePodDevices):
+        # Plugins may be asked the same again at once, where other devices have changed the choice meanwhile.
+        retry = replace(retry, at=0.0, failures={})
     else:
         done = without_begun_hooks(replace(event.call, cause=""))
         retry = replace(retry, failures={}, last_done=done, at=0.0)

@@ -51,7 +51,7 @@ def _container(messages: Any, container: ContainerEntry) -> Any:
 
 
 def _devices(entries: Iterable[DeviceEntry]) -> list[Any]:
-    """Return a message for each device and NUMA node of it, as the kubelet does."""
+    """Return a message for each entry: the kubelet, too, has one for each NUMA node of each device."""
     return [
         v1.ContainerDevices(
             resource_name=entry.resource,

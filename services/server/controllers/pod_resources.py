@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 SOCKET = "pod-resources/kubelet.sock"  # a path below the root directory
 QPS, BURST = 100, 10  # of all methods together
-MAX_DEVICES_WAIT_SECONDS = 10.0  # of a call for volume, after which it is answered with the devices that are known
+MAX_DEVICES_WAIT_SECONDS = 10.0  # for which a call waits for volume; then the answer has the devices that are known
 _TROUBLE = "pod-resources"
 
 _REQUESTS = "kubelet_pod_resources_endpoint_requests"
@@ -54,7 +54,8 @@ class PodResources:
         self._requests = metrics.counter(REQUESTS)
         self._devices = bus.follow(DEVICES_RESOURCES, self._devices_changed)
         self._devices_known = asyncio.Event()
-        self._nodes: dict[str, dict[str, tuple[int, ...]]] = {}  # as `DeviceNodes`
+        # As `DeviceNodes`. It follows from the stream, and is kept because a resource may have 10 000 devices.
+        self._nodes: dict[str, dict[str, tuple[int, ...]]] = {}
         self._opening: asyncio.Task[None] | None = None
         self._path = Path(root) / SOCKET
         listing = metrics.counter(REQUESTS_LIST), metrics.counter(ERRORS_LIST)

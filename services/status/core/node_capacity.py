@@ -19,7 +19,7 @@ def set_capacity(
     devices: Collection[str] = (),
     given: Mapping[str, Collection[str]] | None = None,
 ) -> None:
-    """Set both lists of the status. Foreign capacity stays.
+    """Set `capacity` and `allocatable` of the status. Foreign capacity stays.
 
     Foreign allocatable is set to the capacity where there is none yet, or where it still is one of the amounts in
     `given`, which this agent set; an amount that others set is never raised. `devices`, the resources that the device

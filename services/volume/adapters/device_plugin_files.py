@@ -1,6 +1,7 @@
 """Reads and writes the record of the device plugins' sockets, which the next process needs, and removes the sockets of
 plugins that must register again. Its calls block.
 
+The record has an entry for each resource:
 "example.com/gpu": {"endpoint": "/var/lib/kubelet/device-plugins/gpu.sock", "registry": ""}
 """
 
@@ -54,7 +55,7 @@ def _has_sockets(value: Any) -> bool:
 
 
 def _present(socket: PluginSocket) -> PluginSocket:
-    """Return the sockets, without any where the plugin has left."""
+    """Return the sockets, or PluginSocket("") where the one below `plugins_registry` is gone: the plugin has left."""
     return socket if not socket.registry or os.path.lexists(socket.registry) else PluginSocket("")
 
 

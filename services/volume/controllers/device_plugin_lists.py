@@ -18,7 +18,7 @@ from shared.time.backoff import Backoff
 log = logging.getLogger(__name__)
 
 MIN_LIST_SECONDS = 1.0  # between two lists of one plugin that are published; those in between are not decoded
-MAX_FIRST_LIST_SECONDS = 10.0  # for which the first list of a connection is waited for
+MAX_FIRST_LIST_SECONDS = 10.0  # after which a connection that has brought no list counts as ended, until one comes
 RETRIES = Backoff(initial=1.0, cap=60.0)  # of the connection to a plugin that does not register again
 
 
@@ -38,7 +38,7 @@ class DevicePluginLists:
         self._failures, self._logged = 0, ""
 
     async def follow(self) -> NoReturn:
-        """Connect again whenever the connection has ended, later and later, until cancelled."""
+        """Connect to the plugin, and again after a growing delay whenever the connection has ended, until cancelled."""
         while True:
             try:
                 await self._listen()

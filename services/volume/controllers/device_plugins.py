@@ -90,7 +90,8 @@ class DevicePlugins:
             self._mark_complete()
 
     async def run(self) -> None:
-        """Register, follow and drop until cancelled; after an unexpected failure it may be called again."""
+        """Register plugins, follow their lists and drop resources until cancelled. After an unexpected failure this may
+        be called again."""
         try:
             await self._restore()
         finally:
@@ -121,8 +122,9 @@ class DevicePlugins:
         self._mark_complete()
 
     async def _load(self) -> dict[str, PluginSocket]:
-        """Return what the process before has saved, and remove the sockets of other plugins. Without a record the
-        plugins are known that an earlier kubelet's checkpoint names: they must register again."""
+        """Return what the process before has saved, and remove the sockets of other plugins. Where that is nothing,
+        return the resources that the checkpoint of devices names, without sockets: their plugins must register
+        again."""
         try:
             self._saved = await self._threads.call(self._record.load)
         except (OSError, ValueError) as error:

@@ -38,7 +38,7 @@ _SILENT = ("Unavailable", "DeadlineExceeded", "Canceled")  # codes of a call tha
 
 
 class NotConnectedError(UnusableDevicesError):
-    """There is no connection to the plugin."""
+    """Says that there is no connection to the plugin."""
 
 
 class DeviceRequests:

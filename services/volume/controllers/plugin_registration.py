@@ -80,7 +80,7 @@ class PluginRegistration:
         self._publish()
 
     async def run(self) -> None:
-        """Register and deregister until cancelled; after an unexpected failure it may be called again."""
+        """Register and deregister plugins until cancelled. After an unexpected failure it may be called again."""
         watching = asyncio.create_task(self._watch(), name="plugin sockets")
         try:
             while True:

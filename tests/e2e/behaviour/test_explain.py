@@ -16,7 +16,7 @@ from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
-# What a busy machine delays has not failed.
+# A probe that a busy machine delays has not failed.
 ALIVE = {"exec": {"command": ["cat", "/tmp/alive"]}, "periodSeconds": 1, "timeoutSeconds": 60}
 PROBES = {"startupProbe": {**ALIVE, "failureThreshold": 1000}, "livenessProbe": {**ALIVE, "failureThreshold": 2}}
 PODS = {

@@ -63,7 +63,7 @@ def pods_of(notes: Notes) -> dict[str, Object]:
     probed_early["spec"]["containers"][0]["livenessProbe"] = {
         "exec": {"command": ["test", "-e", "/tmp/hooked"]},
         "periodSeconds": 1,
-        "timeoutSeconds": 60,  # what a busy machine delays has not failed
+        "timeoutSeconds": 60,  # a probe that a busy machine delays has not failed
         "failureThreshold": 1,
     }
     pods = [

@@ -1,4 +1,4 @@
-"""`bulkhead devices`, asked of running processes."""
+"""`bulkhead devices` shows what running processes publish."""
 
 import json
 import signal

@@ -21,8 +21,8 @@ from shared.story.lines import Kind
 from tests.service.cli.stage import COMMAND, Stage
 from tests.support.agents.preloaded import Preloaded, run_preloaded
 from tests.support.waits.deadline import WAIT_SECONDS
+from tools.home import CHECKOUT
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 BULKHEAD = str(Path(sys.executable).with_name("bulkhead"))
 COLUMNS = 40
 RUN_DIR = "--run-dir"

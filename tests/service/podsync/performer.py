@@ -151,7 +151,7 @@ class Performer:
         return self.resources
 
     def devices_known(self) -> bool:
-        """Return whether that is complete."""
+        """Return whether `devices` returns all of them."""
         return self.resources_known
 
     def view(self) -> PodView:

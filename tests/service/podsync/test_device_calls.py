@@ -41,7 +41,7 @@ class Plugins(DeviceRequests):
 
 
 class Node(Performer):
-    """A pod whose container has two GPUs and a NIC."""
+    """Performs the calls for a pod whose container has two GPUs and a NIC."""
 
     def __init__(self, directory: Path) -> None:
         self.plugins = Plugins()
@@ -59,7 +59,7 @@ class Node(Performer):
         }
 
     def created(self) -> list[dict[str, Any]]:
-        """The configurations of the containers that were created."""
+        """Return the configurations of the containers that were created."""
         return [request["config"] for request in self.runtime.requests("CreateContainer")]
 
 

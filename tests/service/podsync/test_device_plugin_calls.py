@@ -50,7 +50,7 @@ class Volume:
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[tuple[Volume, Performer]]:
-    """Volume, and podsync's calls."""
+    """Return volume and podsync's calls, on buses that are started."""
     network = MemoryNetwork()
     volume, bus = Volume(network), network.bus("podsync")
     performer = Performer(tmp_path, a_pod(a_container()))

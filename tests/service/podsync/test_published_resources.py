@@ -1,4 +1,4 @@
-"""What the node has: the machine's amounts with those of its device plugins, through restarts of volume."""
+"""The published node has the machine's amounts and those of its device plugins, also while volume restarts."""
 
 from collections.abc import AsyncIterator, Mapping
 
@@ -21,7 +21,7 @@ def resource(name: str, healthy: int, unhealthy: int = 0, *, connected: bool = T
 
 
 class Node:
-    """podsync's part under test between volume and status."""
+    """Has podsync's publisher of resources on a bus between volume and status."""
 
     def __init__(self) -> None:
         self.network = MemoryNetwork()

@@ -49,7 +49,8 @@ class Plugins:
 
     async def until_registered(self, plugin: DevicePlugin) -> None:
         """Register the plugin once the agent listens again. As long as the socket of the process before is there, the
-        plugin cannot register, and its own socket may be removed, also just before it can: it begins anew."""
+        plugin cannot register. Until it has registered, the agent may remove the plugin's socket: then it serves
+        anew."""
         async with asyncio.timeout(WAIT_SECONDS):
             while await self.register(plugin) or not plugin.socket.exists():
                 plugin.break_off()
@@ -61,7 +62,7 @@ class Plugins:
                 await asyncio.sleep(0.01)
 
     async def until(self, fits: Callable[[DeviceResource], bool], resource: str = GPU) -> DeviceResource:
-        """Wait until the resource is published so."""
+        """Wait until the resource is published as `fits` requires, and return it."""
         state = await self.resources.until(lambda state: resource in state and fits(state[resource]))
         return state[resource]
 
@@ -85,3 +86,8 @@ async def running_plugins(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Plug
             yield found
         finally:
             found.stop()
+
+
+def healthy(resource: DeviceResource) -> list[str]:
+    """Return the ids of the devices that the plugin lists as healthy."""
+    return [device.id for device in resource.devices if device.healthy]

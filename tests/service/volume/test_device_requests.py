@@ -22,16 +22,10 @@ from bus.messages.device_plugins import (
 from services.volume.adapters import device_plugins as adapter
 from services.volume.controllers import device_requests
 from tests.programs.device_plugin import DevicePlugin
-from tests.service.volume.device_plugins import GPU, NIC, Plugins, running_plugins
+from tests.service.volume.device_plugins import GPU, NIC, Plugins
 from tests.support.waits.deadline import WAIT_SECONDS
 
 TWO = ("a", "b")
-
-
-@pytest.fixture
-async def plugins(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Plugins]:
-    async with running_plugins(monkeypatch) as found:
-        yield found
 
 
 @asynccontextmanager
@@ -186,7 +180,8 @@ async def test_a_call_that_hangs_fails_at_its_deadline(
         assert answer.error.startswith(
             f"device plugin {method} rpc failed for {GPU} with err: rpc error: code = DeadlineExceeded"
         )
-        assert getattr(answer, "unanswered", True)
+        if isinstance(answer, AllocatedDevices):
+            assert answer.unanswered
 
 
 async def test_a_slow_plugin_is_waited_for(plugins: Plugins) -> None:

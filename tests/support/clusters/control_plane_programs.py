@@ -91,7 +91,7 @@ class Programs:
         return (self._directory / f"{program}.log").read_text(errors="replace")
 
     def signal(self, program: str, number: signal.Signals) -> None:
-        """Send the signal to the program; after SIGSTOP it is stopped."""
+        """Send the signal to the program. After SIGSTOP, wait until it is stopped."""
         process = self._processes[program]
         process.send_signal(number)
         if number == signal.SIGSTOP:

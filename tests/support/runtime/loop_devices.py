@@ -1,4 +1,4 @@
-"""Loop devices for tests, which all processes of the machine have in common.
+"""Finds loop devices, and keeps tests from attaching them at the same moment: all processes of the machine share them.
 
 A device is detached once no process has it open. Two processes that attach a file at the same moment choose the same
 device, and the one that is refused keeps it open for 0.2 s more. `losetup -a` opens every device for a moment.
@@ -16,7 +16,8 @@ _CONTROL = Path("/dev/loop-control")
 
 @contextmanager
 def exclusive_loop_devices() -> Iterator[None]:
-    """Keep other processes of tests from attaching a file in the block: wait for the end of their blocks first."""
+    """Keep the other processes of tests from attaching a file during the block. First wait until their blocks have
+    ended."""
     if not _CONTROL.exists():
         yield
         return

@@ -81,7 +81,10 @@ OF_OTHER_TESTS = {
     "tests/service/volume/test_csi_kills.py": tuple(
         f"volume.csi.{step}.{method}" for step in ("calling", "answered") for method in CSI_METHODS
     ),
-    "tests/service/volume/test_device_plugins.py": ("volume.device_plugin.saved",),
+    "tests/service/volume/test_device_plugin_restarts.py": ("volume.device_plugin.saved",),
+    "tests/e2e/test_device_restarts.py": tuple(
+        f"podsync.{step}.AllocatePodDevices" for step in ("saved", "published", "calling", "acted")
+    ),
     "tests/service/volume/test_plugin_registration.py": ("volume.plugin.answered", "volume.plugin.published"),
     "tests/service/podsync/test_resize.py": (
         *(f"podsync.{step}.ResizePod" for step in ("saved", "published", "acted")),
@@ -103,7 +106,7 @@ NOT_TRIED = {
         "a read of the Node that no record and no other call follows from",
     ),
     **dict.fromkeys(
-        (f"podsync.{step}.{call}" for step in ("saved", "published", "calling", "acted") for call in _OF_DEVICES),
+        (f"podsync.{step}.AskPreferredDevices" for step in ("saved", "published", "calling", "acted")),
         "tests/unit/podsync/admission/test_device_admission.py kills at any step of an admission with devices",
     ),
     **dict.fromkeys(

@@ -40,8 +40,8 @@ def write(path: Path, document: dict[str, Any]) -> Path:
 
 
 def plugin(path: Path, answer: str, version: str = "client.authentication.k8s.io/v1", **more: Any) -> dict[str, Any]:
-    """A user whose credentials a shell script prints; `answer` is the script's body. An earlier script is replaced by a
-    rename: one that is open for writing cannot be executed, and the agent may run it at any moment."""
+    """Return a user whose credentials a shell script prints; `answer` is the script's body. An earlier script is
+    replaced by a rename: one that is open for writing cannot be executed, and the agent may run it at any moment."""
     scratch = path.with_name(f".{path.name}.new")
     scratch.write_text(f"#!/bin/sh\n{answer}\n")
     scratch.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Which devices the node has and who has them, as tables and as data."""
+"""`bulkhead devices` shows which devices the node has, and which containers have them, as tables and as data."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""What `bulkhead what-if` prints of what a container would have alone."""
+"""`bulkhead what-if` prints what a container would have alone."""
 
 from bus.messages.pod_preview import PodPreview, PreviewedContainer
 from bus.messages.podsync import GivenDevices, NumaMemory
@@ -7,7 +7,7 @@ from services.cli.what_if.text import Answer, lines
 
 
 def shown(container: PreviewedContainer) -> list[str]:
-    """The lines from the container on."""
+    """Return the printed lines from that of the container on."""
     candidate = Candidate(namespace="shop", name="web", file="web.yaml", source="api", pod={})
     printed = lines(Answer(candidate=candidate, preview=PodPreview(containers=(container,))))
     return printed[next(i for i, line in enumerate(printed) if line.startswith("  container ")) :]

@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +15,7 @@ from services.frame import sampling
 from services.frame.debugging import IN_USE, MAX_PROFILE_SECONDS, Debugging
 from services.frame.sampling import MAX_FRAMES, Sampler
 from tests.support.waits.deadline import WAIT_SECONDS
-
-CHECKOUT = Path(__file__).resolve().parents[3]
+from tools.home import CHECKOUT
 
 
 @pytest.fixture

@@ -157,7 +157,7 @@ class Play(RuntimeModel):
         self.core.validate()
 
     def plug(self, resource: DeviceResource) -> None:
-        """A device plugin lists its devices, or its connection ends."""
+        """Let a device plugin list its devices, or let its connection end."""
         self.devices[resource.resource] = resource
         self.handle(DevicesChanged(name=resource.resource, resource=resource))
         self.run()

@@ -2,9 +2,8 @@
 
 import pytest
 
-from bus.messages.device_plugins import Device
+from bus.messages.device_plugins import MAX_DEVICES, Device
 from services.volume.core.device_plugins.plugin_checks import (
-    MAX_DEVICES,
     MAX_ID_CHARACTERS,
     MAX_NUMA_NODES,
     UnusableDevicesError,

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.messages.device_plugins import Device, DeviceResource
+from bus.messages.device_plugins import MAX_RESOURCES, Device, DeviceResource
 from services.volume.core.device_plugins.device_resources import (
     GRACE_SECONDS,
-    MAX_RESOURCES,
     DeviceResources,
     PluginOptions,
     PluginSocket,

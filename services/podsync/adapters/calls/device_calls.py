@@ -1,4 +1,4 @@
-"""Carries out the calls of device plugins: for a pod that is not admitted yet, and before a container is created
+"""Carries out the calls that device plugins answer: for a pod without a verdict, and before a container is created
 (node.md 4.15). Decides nothing.
 """
 
@@ -15,7 +15,7 @@ from shared.process.deadlines import waiting_for
 
 
 class DevicesNotGivenError(Exception):
-    """A plugin has not prepared the devices. `reason`: DEVICES_REFUSED, or "" where it may be asked again."""
+    """Says that a plugin has not prepared the devices. `reason`: DEVICES_REFUSED, or "" where it may be asked again."""
 
     def __init__(self, error: str, reason: str) -> None:
         super().__init__(error)
@@ -42,8 +42,8 @@ async def allocate(devices: DeviceRequests, call: AllocatePodDevices, done: Call
 
 
 async def prepare_devices(operations: PodOperations, call: CreateContainer, view: PodView) -> None:
-    """Have the plugins that require it prepare the devices of a container that is about to start. Where it is not
-    created then, the next attempt calls them again. Raises ContainerConfigError."""
+    """Have the plugins that require it prepare the devices of a container that is about to start. If it is not
+    created afterwards, the next attempt calls them again. Raises ContainerConfigError."""
     resources, known = operations.node.devices(), operations.node.devices_known()
     for given in devices_to_prepare(view.placement, call.container, resources, known=known):
         with waiting_for("a device plugin"):

@@ -1,6 +1,6 @@
-"""Keeps which pods of the node are active, what they take of it, and which placements are not free. Pure.
+"""Has the active pods of the node, the sums of what they take, and the placements that are not free. Pure.
 
-A change of one pod takes the same time with any number of pods.
+A change of one pod takes the same time with any number of pods, except that a new placement copies the mapping of all.
 """
 
 from collections.abc import Mapping

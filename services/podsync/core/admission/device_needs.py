@@ -1,4 +1,4 @@
-"""Changes a pod without a verdict by what it needs of device plugins, and by what they answer (node.md 4.15). Pure.
+"""Puts into a pod without a verdict what it needs of device plugins, and what they answer (node.md 4.15). Pure.
 
 The devices are chosen and saved first, so that no other pod gets them; then the plugins prepare them; then the verdict
 is saved with their answers. After a restart in between, the plugins prepare the same devices again.
@@ -13,7 +13,7 @@ from services.podsync.core.pod.instructions import AllocatePodDevices, AskPrefer
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.model.frozen_copy import replace
 
-MAX_QUESTIONS = 16  # to plugins for one pod, after which they are asked no more: others may take what they prefer
+MAX_QUESTIONS = 16  # to plugins for one pod; then none is asked, because other pods may always take what it prefers
 NO_NEED = DeviceNeed()
 
 
@@ -23,8 +23,8 @@ def is_asking(tracked: TrackedPod) -> bool:
 
 
 def waits_until(tracked: TrackedPod, agent_start: str, now: float, seconds: float) -> float:
-    """Return until when the verdict may wait for device plugins, which is for so many seconds from the first wait. A
-    new start of the agent, such as after a reboot, begins it again. Moments are steady seconds."""
+    """Return until when the verdict may wait for device plugins, which is `seconds` after the wait began. A new start
+    of the agent, such as after a reboot, begins the wait again. Moments are steady seconds."""
     since = tracked.saved.plugins_awaited_since
     is_known = since and tracked.saved.decided_by == agent_start
     return (since if is_known else now) + seconds
@@ -42,8 +42,8 @@ def with_wait(tracked: TrackedPod, need: DeviceNeed, agent_start: str, now: floa
 
 
 def with_choice(tracked: TrackedPod, verdict: Verdict) -> TrackedPod:
-    """Return the pod with the placement that was chosen for it, without a verdict: plugins prepare its devices once
-    the pods that still have some of it have stopped."""
+    """Return the pod, still without a verdict, with the placement that was chosen for it. Plugins prepare its devices
+    once the pods that still have parts of the placement have stopped."""
     saved = replace(tracked.saved, placement=verdict.placement, victims=verdict.awaited or tracked.saved.victims)
     if saved == tracked.saved:
         saved = tracked.saved

@@ -1,7 +1,7 @@
 """Decides for which device plugins the verdict on a pod waits, and whether devices that were chosen still count. Pure.
 
-A plugin that restarts, or whose machine does, is away for moments. A new pod waits for it, with a bound that the
-configuration sets, and is judged as by the kubelet (node.md 4.15) when that is over.
+A plugin is not connected for some seconds while it or the machine restarts. A new pod waits for it, for at most as long
+as the configuration says, and then gets the verdict that the kubelet would give it (node.md 4.15).
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ from shared.podspec.resources import is_extended, main_containers, resource_list
 
 
 def awaited_plugins(pod: Object, view: NodeView, placement: PodPlacement | None) -> tuple[AwaitedPlugin, ...]:
-    """Return the plugins that the pod waits for, by resource. `placement`: what it has already, None = nothing; then
-    only the plugins count that have to prepare its devices. Until it is known which resources have plugins, a pod that
-    may need one waits without a bound: it would be admitted without its devices, and never judged again."""
+    """Return the plugins that the pod waits for, by resource. `placement`: what the pod has already, of which only the
+    plugins count that have to prepare devices; None = nothing. Until it is known which resources have plugins, a pod
+    that may need one waits without a bound: else it would be admitted without its devices, and never judged again."""
     if not view.waits_for_plugins and view.plugins_known:
         return ()
     prepared = [of.resource for _, of in unprepared_devices(placement)] if placement is not None else []

@@ -19,8 +19,8 @@ from services.podsync.core.checkpoints.go_types import GoStruct, GoValueError
 
 
 def read_value(content: bytes, form: GoStruct, written: Iterable[GoStruct]) -> dict[str, Any]:
-    """Return the value of this form. `written`: the structs whose dump a version has taken the checksum of; a checksum
-    of 0 is not compared. Raises CheckpointError."""
+    """Return the value of the file, which has this form. `written`: the forms whose dump the checksum of some version
+    of the kubelet covers; a checksum of 0 is not compared. Raises CheckpointError."""
     raw = load_checkpoint(content)
     inner = _embedded_data(raw)
     try:

@@ -33,7 +33,7 @@ class CpuState:
 
 @dataclass(frozen=True)
 class _CpusOfPod(GoType):
-    """Has the Go type cpuset.CPUSet in a pod's entry: its dump is a map of numbers, and its JSON a list such as 0-3."""
+    """Describes cpuset.CPUSet in a pod's entry: its dump is a map of numbers, and its JSON is a list such as 0-3."""
 
     def from_json(self, raw: Any, place: str = "") -> Any:
         cpus = raw.get("cpuSet", "") if isinstance(raw, dict) else None

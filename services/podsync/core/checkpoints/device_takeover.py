@@ -5,26 +5,39 @@ The answer of a plugin to Allocate is bytes of a message in the file; the caller
 
 from collections.abc import Callable, Iterator, Mapping
 
-from bus.messages.device_plugins import AllocatedDevices, DeviceResource
+from bus.messages.device_plugins import MAX_DEVICES, MAX_RESOURCES, AllocatedDevices, DeviceResource
 from services.podsync.core.checkpoints import device_state
 from services.podsync.core.checkpoints.device_state import NO_NODE, DeviceState
 from services.podsync.core.placement.pod_placement import ContainerDevices, PodPlacement
 
+MAX_SHOWN_CHARACTERS = 64  # of a name in a line
+
 Given = dict[str, dict[str, tuple[ContainerDevices, ...]]]  # pod UID -> container -> its devices by resource
 
 
-def devices_of(state: DeviceState, read_answer: Callable[[bytes], AllocatedDevices | None]) -> Given:
-    """Return the devices of each container that the file names. `read_answer` returns None for bytes that are no
-    answer: the plugin is asked again."""
+def devices_of(
+    state: DeviceState, read_answer: Callable[[bytes], AllocatedDevices | None]
+) -> tuple[Given, tuple[str, ...]]:
+    """Return the devices of each container that the file names, and a line about each entry that has more devices, or
+    is of more resources, than a pod's record can have. `read_answer` returns None for bytes that are no answer: the
+    plugin is asked again."""
     found: Given = {}
+    refused = []
     for entry in state.allocated:
         ids = frozenset(each for listed in entry.devices.values() for each in listed)
-        if ids and entry.pod_uid and entry.container and entry.resource:
-            given = ContainerDevices(resource=entry.resource, ids=ids, setup=read_answer(entry.answer or b""))
-            of_pod = found.setdefault(entry.pod_uid, {})
-            others = [other for other in of_pod.get(entry.container, ()) if other.resource != entry.resource]
-            of_pod[entry.container] = tuple(sorted((*others, given), key=lambda each: each.resource))
-    return found
+        if not (ids and entry.pod_uid and entry.container and entry.resource):
+            continue
+        of_pod = found.get(entry.pod_uid, {})
+        others = [other for other in of_pod.get(entry.container, ()) if other.resource != entry.resource]
+        if len(ids) > MAX_DEVICES or len(others) >= MAX_RESOURCES:
+            container, pod = entry.container[:MAX_SHOWN_CHARACTERS], entry.pod_uid[:MAX_SHOWN_CHARACTERS]
+            owner = f"container {container!r} of pod {pod!r}"
+            refused.append(f"{owner} has {len(ids)} devices of a resource, beside {len(others)} other resources")
+            continue
+        given = ContainerDevices(resource=entry.resource, ids=ids, setup=read_answer(entry.answer or b""))
+        in_order = tuple(sorted((*others, given), key=lambda each: each.resource))
+        found[entry.pod_uid] = {**of_pod, entry.container: in_order}
+    return found, tuple(refused)
 
 
 def device_state_of(

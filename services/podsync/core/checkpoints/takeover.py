@@ -1,5 +1,5 @@
 """Turns the files of the CPU, memory and device managers into placements of pods, and placements into the files of the
-first two; that of devices is made by `device_takeover`.
+first two; `device_takeover` makes that of devices.
 
 A placement from a file counts for a pod of which this agent has none: one that a Go kubelet admitted. The files are
 written for a Go kubelet that the node is given back to.

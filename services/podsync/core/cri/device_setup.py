@@ -83,8 +83,8 @@ def devices_to_prepare(
 
 
 def with_device_variables(setup: DeviceSetup, env: dict[str, str], space: ExecSpace) -> dict[str, str]:
-    """Return the environment with the variables of the devices before the others; one of the same name in `env` counts.
-    Those that are added are counted in `space`. Raises ContainerConfigError."""
+    """Return the environment with the variables of the devices before the others. Where `env` has a variable of the
+    same name, that one counts. Those that are added are counted in `space`. Raises ContainerConfigError."""
     added = {name: value for name, value in setup.envs.items() if name not in env}
     for name, value in added.items():
         variable = f"{name}={value}"

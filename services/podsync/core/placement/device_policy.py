@@ -90,12 +90,11 @@ class DevicePolicy:
         for name, count in sorted(self.requested(container).items()):
             reusable = reusable_devices(pod, name, own)
             chosen = self.choose(name, count, affinity, taken, reusable, _NONE if preferences is None else None)
-            if isinstance(chosen, PreferenceQuestion):
-                if preferences is None or chosen not in preferences:
-                    raise PreferenceNeededError(chosen)
+            if isinstance(chosen, PreferenceQuestion) and preferences is not None and chosen in preferences:
                 chosen = self.choose(name, count, affinity, taken, reusable, preferences[chosen])
-            if isinstance(chosen, frozenset):
-                given.append(ContainerDevices(resource=name, ids=chosen))
+            if isinstance(chosen, PreferenceQuestion):
+                raise PreferenceNeededError(chosen)
+            given.append(ContainerDevices(resource=name, ids=chosen))
         return tuple(given)
 
     def hints(self, pod: Object, container: Object, taken: Mapping[str, DeviceIds], own: GivenDevices) -> Hints:
@@ -164,7 +163,8 @@ class DevicePolicy:
         devices = self._resources[name].devices
         if not any(device.nodes for device in devices):
             return None
-        near = {device.id: self._nodes.intersection(device.nodes) for device in devices}  # few different ones
+        # Only nodes of the machine count, so that the counters below have few different keys.
+        near = {device.id: self._nodes.intersection(device.nodes) for device in devices}
         with_nodes = {device.id for device in devices if device.nodes}
         available = {device.id for device in devices if device.healthy} - taken.get(name, _NONE) - reusable
         if len(available) + len(reusable) < count:

@@ -1,5 +1,6 @@
 """Has what was given to the containers of one pod alone: CPUs, blocks of the memory of NUMA nodes, and devices.
-It is saved with the verdict on the pod and never changes while the pod is active.
+It is saved with the verdict on the pod, with devices once before it, and does not change after it while the pod is
+active.
 """
 
 from collections.abc import Mapping

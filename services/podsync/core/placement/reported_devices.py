@@ -1,5 +1,5 @@
-"""Has the health of devices as their plugins report it, by id: a resource may have 10 000 devices, and each pod that
-has some looks for its own at every event.
+"""Has the health of devices as their plugins report it. It is a mapping by id, because a resource may have 10 000
+devices and each pod that has some looks for its own at every event.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from bus.messages.device_plugins import DeviceResource
 
 @dataclass(frozen=True)
 class ReportedDevices:
-    """Has the devices of one resource."""
+    """Has the health of the devices of one resource."""
 
     resource: DeviceResource
     healthy: Mapping[str, bool]  # by id; empty while the plugin is not connected, for it reports nothing then
@@ -20,7 +20,7 @@ Reported = Mapping[str, ReportedDevices]  # by the name of the resource
 
 
 def reported_devices(resources: Mapping[str, DeviceResource], before: Reported) -> Reported:
-    """Return the devices of these resources. `before`: what this has returned last, where it can be used again."""
+    """Return the devices of these resources. `before`: the last result; what it has of unchanged resources is kept."""
     reported = {}
     for name, resource in resources.items():
         known = before.get(name)

@@ -10,11 +10,12 @@ from services.podsync.core.pod.instructions import DevicesOfContainer
 from shared.time.timestamps import rfc3339
 
 PLUGIN_NOT_READY = "DevicePluginNotReady"  # reason of the event, and of the condition
+MAX_SHOWN_NAMES = 8  # of resources, devices or containers, in one text
 
 
 @dataclass(frozen=True, kw_only=True)
 class AwaitedPlugin:
-    """Has a resource whose plugin is waited for. `since`: seconds since the epoch since when it is not connected; 0 =
+    """Has a resource whose plugin is waited for. `since`: when its connection ended, seconds since the epoch; 0 =
     volume has not reported yet which resources have plugins."""
 
     resource: str
@@ -37,6 +38,12 @@ def describe_wait(awaited: Sequence[AwaitedPlugin]) -> str:
     """Return for which plugins a pod waits, as the end of a sentence that begins with "waits for"; "" = for none."""
     unknown = [each.resource for each in awaited if not each.since]
     away = [f"that of {each.resource}, not connected since {rfc3339(each.since)}" for each in awaited if each.since]
-    texts = [f"device plugins: {'; '.join(away)}"] if away else []
-    texts += [f"the list of device plugins, which may have {', '.join(unknown)}"] if unknown else []
+    texts = [f"device plugins: {shortened(away, '; ')}"] if away else []
+    texts += [f"the list of device plugins, which may have {shortened(unknown)}"] if unknown else []
     return " and ".join(texts)
+
+
+def shortened(names: Sequence[str], separator: str = ", ") -> str:
+    """Return the first names of a list, and how many more there are."""
+    more = f" and {len(names) - MAX_SHOWN_NAMES} more" if len(names) > MAX_SHOWN_NAMES else ""
+    return separator.join(names[:MAX_SHOWN_NAMES]) + more

@@ -9,11 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bus.messages.device_plugins import AllocatedDevices, DeviceMount, DeviceNode
+from bus.messages.device_plugins import MAX_DEVICES, MAX_RESOURCES, AllocatedDevices, DeviceMount, DeviceNode
 from services.podsync.core.placement.pod_placement import ContainerDevices
-
-MAX_RESOURCES = 64  # of one container, as many as device plugins can register
-MAX_DEVICES = 10_000  # of one resource
 
 
 def plain_devices(devices: Sequence[ContainerDevices]) -> list[dict[str, Any]]:

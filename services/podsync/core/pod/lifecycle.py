@@ -5,6 +5,7 @@ Knows nothing of containers.
 from typing import Any
 
 from bus.messages.podsync import PodState
+from services.podsync.core.pod.events import PodEvicted
 from services.podsync.core.pod.progress import PodSetup
 from services.podsync.core.pod.saved import Saved, with_containers
 from services.podsync.core.pod.tracked_pod import TERMINAL_PHASES, TrackedPod
@@ -21,6 +22,7 @@ LEGAL_EDGES: frozenset[tuple[PodState, PodState]] = frozenset(
     }
 )
 
+PREEMPTING = "Preempting"  # why a pod ends, and the reason of its event
 ATTACH_LIMIT = "VolumeAttachmentLimitExceeded"  # the reason of a rejection
 MIN_STOP_SECONDS = 2  # of the timeout of StopContainer
 MIN_GRACE_SECONDS = 1
@@ -68,6 +70,26 @@ def with_termination(tracked: TrackedPod, *, reason: str, now: float, override: 
     saved = with_containers(saved, lambda container: replace(container, replacing="", held_back=""))
     retry = replace(tracked.retry, at=0.0, failures={})
     return moved(replace(tracked, saved=saved, retry=retry), PodState.TERMINATING)
+
+
+def with_preemption(tracked: TrackedPod, critical: str, lacking: str, now: float) -> TrackedPod:
+    """Return the pod, which is to end to make room for a critical pod with that description. `lacking`: the resource
+    of which the critical pod needs more."""
+    text = "Preempted in order to admit critical pod"
+    victim = tracked.with_event("Warning", PREEMPTING, text, "")
+    disruption = "Pod was preempted by Kubelet to accommodate a critical pod."
+    ending = {"reason": PREEMPTING, "message": text, "disruption": disruption, "signal": lacking}
+    victim = replace(victim, saved=replace(victim.saved, ending=ending))
+    if victim.saved.state is not PodState.SYNC:
+        return victim
+    return with_termination(victim, reason=f"preempted for {critical}", now=now)
+
+
+def with_eviction(tracked: TrackedPod, event: PodEvicted, now: float) -> TrackedPod:
+    """Return the pod, which is to end because the node lacks a resource."""
+    ending = {"reason": "Evicted", "message": event.message, "disruption": event.disruption}
+    tracked = replace(tracked, saved=replace(tracked.saved, ending=ending))
+    return with_termination(tracked, reason=event.cause, now=now, override=event.grace_seconds)
 
 
 def with_second_termination(tracked: TrackedPod, now: float) -> TrackedPod:
@@ -124,3 +146,15 @@ def grace_left(tracked: TrackedPod, now: float) -> int:
     over."""
     spent = max(0.0, now - tracked.saved.terminating_since) if tracked.saved.terminating_since else 0.0
     return max(0, tracked.saved.grace_seconds - int(spent))
+
+
+def holds_name(other: TrackedPod, tracked: TrackedPod) -> bool:
+    """Return whether `tracked` has to wait for `other`, a pod of the same full name that was started, or is ending
+    (pods.md 4.5)."""
+    if other.saved.state in (PodState.TERMINATING, PodState.TERMINATED):
+        return True
+    if other.may_run_after_end:
+        return not tracked.alive
+    if other.saved.state is not PodState.SYNC or tracked.instances:
+        return False
+    return bool(other.instances) or not other.observed.is_current or other.uid < tracked.uid

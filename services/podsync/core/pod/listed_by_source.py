@@ -30,6 +30,12 @@ def from_desired(uid: str, source: str, pod: Pod) -> TrackedPod:
     return replace(tracked, saved=replace(tracked.saved, start_time=start_time))
 
 
+def is_replaced(other: TrackedPod, pod: Pod, source: str) -> bool:
+    """Return whether `other` ends once this source lists the pod: a source lists one pod of a name at a time."""
+    same_name = other.full_name == objects.full_name(pod) and other.saved.source == source
+    return same_name or other.uid == objects.uid(pod)
+
+
 def as_listed(tracked: TrackedPod, source: str, pod: Pod) -> TrackedPod:
     """Return the pod with what the source lists of the pod."""
     metadata = dict(pod.get("metadata") or {})

@@ -24,8 +24,8 @@ def plain_placement(placement: PodPlacement) -> dict[str, Any]:
 
 
 def read_placement(saved: dict[str, Any]) -> PodPlacement:
-    """Return what `plain_placement` wrote; {} is `NOT_PLACED`. Raises KeyError, TypeError or ValueError where a value
-    is not understood: without it, another pod would be given the same CPUs or devices."""
+    """Return what `plain_placement` wrote; {} is `NOT_PLACED`. Raises KeyError, TypeError, ValueError or
+    AttributeError where a value is not understood: without it, another pod would be given the same CPUs or devices."""
     if len(saved) > MAX_CONTAINERS:
         raise ValueError(f"placement of {len(saved)} containers")
     return PodPlacement(containers={name: _read(given) for name, given in saved.items()})

@@ -3,12 +3,14 @@ Decides when a change must be saved at once, and which parts of a record count w
 and writes no file.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress
+from services.podsync.core.pod.gated_fields import without_gated_fields
 from services.podsync.core.pod.placement_format import plain_placement, read_placement
 from services.podsync.core.pod.progress import LastWritten
 from services.podsync.core.pod.saved import (
@@ -62,6 +64,25 @@ def persisted(tracked: TrackedPod) -> dict[str, Any]:
     """Return the checkpoint record: identity, the fields of `Saved` and `Attempts` by their names, and `status`."""
     identity = {"uid": tracked.uid, "name": tracked.name, "namespace": tracked.namespace}
     return identity | _plain(tracked.saved) | _plain(tracked.attempts) | {"status": tracked.status}
+
+
+def restore_all(
+    checkpoint: Mapping[str, dict[str, Any]], gates_off: frozenset[str]
+) -> tuple[list[TrackedPod], dict[str, str]]:
+    """Return the pods of the records, without the fields whose feature gates are off now, and by UID the errors of
+    those records that cannot be used."""
+    pods, errors = [], {}
+    for uid, data in checkpoint.items():
+        try:
+            tracked = restore(data)
+            pod = without_gated_fields(tracked.saved.pod, gates_off)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            errors[uid] = f"{type(error).__name__}: {error}"
+            continue
+        pods.append(
+            replace(tracked, saved=replace(tracked.saved, pod=pod)) if pod is not tracked.saved.pod else tracked
+        )
+    return pods, errors
 
 
 def restore(data: dict[str, Any]) -> TrackedPod:

@@ -19,7 +19,7 @@ from services.podsync.core.pod.instructions import Call
 from services.podsync.core.pod.observed_in_runtime import Observed, observe
 from services.podsync.core.pod.progress import InstanceFacts, LastWritten, PodSetup, Progress
 from services.podsync.core.pod.retry import Retry
-from services.podsync.core.pod.saved import Attempts, Pod, Saved
+from services.podsync.core.pod.saved import Attempts, Pod, Saved, without
 from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, RuntimePod, Sandbox, SandboxState
 from shared.podspec.containers import (
@@ -228,6 +228,12 @@ class TrackedPod:
         """Return the newest results of the probes of this instance, None = there are none."""
         facts = self.instance_facts.get(container_id)
         return None if facts is None else facts.probes
+
+    def with_probes(self, container_id: str, results: ProbeResults | None) -> "TrackedPod":
+        """Return the pod with these results of the probes of an instance, None = it has no probes any more."""
+        facts = replace(self.instance_facts.get(container_id, InstanceFacts()), probes=results)
+        others = without(self.instance_facts, container_id)
+        return replace(self, instance_facts=others if facts == InstanceFacts() else {**others, container_id: facts})
 
     def with_event(self, kind: str, reason: str, message: str, container: str) -> "TrackedPod":
         """Return the pod with one more Kubernetes Event to record, see `PodEvent`."""

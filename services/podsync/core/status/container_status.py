@@ -134,7 +134,7 @@ class _StatusBuilder:
         given = self.tracked.saved.placement.containers.get(str(self.spec["name"]))
         if self.devices is None or given is None or not given.devices or self.kind is not ContainerKind.REGULAR:
             return self._without_devices()
-        # A pod that has ended keeps what was shown: its devices are others' now.
+        # A pod that has ended keeps what was shown: its devices may be those of another pod now.
         is_over = self.tracked.saved.state in (PodState.TERMINATED, PodState.FINISHED)
         reported = {} if is_over else self.devices
         return with_device_status(self._without_devices(), self.before or {}, given.devices, reported)

@@ -16,8 +16,8 @@ Json = dict[str, Any]
 
 def with_device_status(status: Json, before: Json, given: Iterable[ContainerDevices], reported: Reported) -> Json:
     """Return the container's status with the health of its devices as their plugins report it. A plugin that restarts
-    changes nothing: until it is connected again, or has not been for so long that the node has none of its devices any
-    more, the health that the status showed `before` stays."""
+    changes nothing: the health that the status showed `before` stays until the plugin is connected again, or until the
+    node has none of its devices any more because it was away for too long."""
     shown = {
         (of_resource.get("name"), device.get("resourceID")): device.get("health")
         for of_resource in before.get(FIELD) or ()

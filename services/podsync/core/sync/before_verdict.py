@@ -1,4 +1,4 @@
-"""Decides the next step of a pod that has no verdict yet: a call that admission needs the answer of, or a wait."""
+"""Decides the next step of a pod that has no verdict yet: a call whose answer admission needs, or a wait."""
 
 from services.podsync.core.pod.device_need import DeviceNeed, describe_wait
 from services.podsync.core.pod.instructions import AllocatePodDevices, AskPreferredDevices, FetchNode, LookAtPod

@@ -12,6 +12,7 @@ from bus.messages.podsync import PodState
 from services.podsync.core.placement.pod_placement import ContainerDevices
 from services.podsync.core.placement.reported_devices import Reported
 from services.podsync.core.pod import lifecycle
+from services.podsync.core.pod.device_need import shortened
 from services.podsync.core.pod.saved import with_container
 from services.podsync.core.pod.step import Step
 from services.podsync.core.pod.tracked_pod import TrackedPod
@@ -28,7 +29,6 @@ DEVICE_UNHEALTHY, DEVICE_HEALTHY = (
     "DeviceUnhealthy",
     "DeviceHealthy",
 )  # reasons of events, the first also of a pod's end
-MAX_SHOWN_DEVICES = 8  # in one event
 _MAX_SHOWN_CHARACTERS = 64  # of an annotation that is not understood
 
 
@@ -43,8 +43,8 @@ class _Health:
 
 def follow_device_health(tracked: TrackedPod, reported: Reported, node_action: DeviceAction, now: float) -> TrackedPod:
     """Return the pod with the health of its devices as the plugins report it now, and with what follows from a device
-    that has become unhealthy. `node_action`: the node's, where the pod has none. The pod stays as it is until this
-    process has listed it in the runtime, because a restart is of a container that runs."""
+    that has become unhealthy. `node_action`: what the node does where the pod says nothing. The pod stays as it is
+    until this process has listed it in the runtime, because only a container that runs can be restarted."""
     given = tracked.saved.placement.containers
     if not any(placed.devices for placed in given.values()) or not _is_followed(tracked):
         return tracked
@@ -95,8 +95,8 @@ def _is_followed(tracked: TrackedPod) -> bool:
 
 
 def _may_use_devices(tracked: TrackedPod, name: str) -> bool:
-    """Return whether the container uses its devices or may do so later. A plain init container that does not run has
-    left them to the others."""
+    """Return whether the container uses its devices or may do so later. A plain init container that does not run leaves
+    them to the others."""
     entry = tracked.container(name)
     if entry is None:
         return False
@@ -143,9 +143,7 @@ def _action(tracked: TrackedPod, node_action: DeviceAction) -> tuple[DeviceActio
 
 
 def _describe(devices: tuple[str, ...], state: str) -> str:
-    more = f" and {len(devices) - MAX_SHOWN_DEVICES} more" if len(devices) > MAX_SHOWN_DEVICES else ""
-    shown = ", ".join(devices[:MAX_SHOWN_DEVICES]) + more
-    return f"The device plugin reports {shown} as {state}"
+    return f"The device plugin reports {shortened(devices)} as {state}"
 
 
 def _consequence(tracked: TrackedPod, name: str, action: DeviceAction) -> str:
@@ -158,7 +156,7 @@ def _consequence(tracked: TrackedPod, name: str, action: DeviceAction) -> str:
 
 def _fail(tracked: TrackedPod, failed: Mapping[str, tuple[str, ...]], now: float) -> TrackedPod:
     devices = tuple(dict.fromkeys(device for of_container in failed.values() for device in of_container))
-    message = f"{_describe(devices, 'unhealthy')}, which container {', '.join(failed)} has"
+    message = f"{_describe(devices, 'unhealthy')}, which container {shortened(tuple(failed))} has"
     ending = {"reason": DEVICE_UNHEALTHY, "message": message, "disruption": message}
     tracked = replace(tracked, saved=replace(tracked.saved, ending=ending))
     return lifecycle.with_termination(tracked, reason="a device of the pod is unhealthy", now=now)

@@ -49,7 +49,8 @@ class Health:
 
     def note_beat(self, service: str, progress: Mapping[str, float], now: float, troubles: Sequence[str] = ()) -> None:
         """Note a beat of `service` that was received at `now`. podsync's progress entry `sync` is the last turn of the
-        sync loop; a trouble of volume with the path of the socket says why device plugins cannot register."""
+        sync loop; a trouble of volume that begins with the path of the socket says why device plugins cannot
+        register."""
         if service in self._last_beat:
             self._last_beat[service] = now
         if service == "podsync" and "sync" in progress:

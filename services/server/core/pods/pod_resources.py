@@ -1,5 +1,5 @@
-"""Decides which pods and containers the PodResources API lists (server.md 16, node.md 8.3), from desired pods; what
-the containers have alone is of admitted pods, and the NUMA nodes of their devices are of the device plugins."""
+"""Decides which pods and containers the PodResources API lists (server.md 16, node.md 8.3), from desired pods. What
+the containers have alone comes from `pods.admitted`, and the NUMA nodes of their devices from `devices.resources`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ def nodes_of(resource: DeviceResource) -> dict[str, tuple[int, ...]]:
 
 
 def allocatable_devices(resources: Iterable[DeviceResource]) -> list[DeviceEntry]:
-    """Return the healthy devices, whether or not a container has them."""
+    """Return the entries of the healthy devices, whether or not a container has them."""
     listed = ((resource.resource, device) for resource in resources for device in resource.devices)
     return [entry for name, device in listed if device.healthy for entry in _entries(name, device.id, device.nodes)]
 

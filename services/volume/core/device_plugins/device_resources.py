@@ -2,18 +2,17 @@
 (node.md 4.15).
 
 A resource stays when the connection to its plugin ends: its devices are unhealthy then, and after 5 minutes the
-resource is dropped. Its name stays, because the Node shows it with the amount 0. Times are seconds of one monotonic
-clock, except `wall`.
+resource is dropped. Its name stays in this process, because the Node shows it with the amount 0. Times are seconds of
+one monotonic clock, except `wall`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from bus.messages.device_plugins import Device, DeviceResource
+from bus.messages.device_plugins import MAX_RESOURCES, Device, DeviceResource
 from services.volume.core.device_plugins.plugin_checks import UnusableDevicesError
 
 GRACE_SECONDS = 300.0  # for a plugin that restarts
-MAX_RESOURCES = 64  # resources; a node has a handful
 
 
 @dataclass(frozen=True)
@@ -168,6 +167,7 @@ class DeviceResources:
 
 
 def _with_since(devices: tuple[Device, ...], before: tuple[Device, ...], wall: float) -> tuple[Device, ...]:
-    """Return the devices with the moment since when each is healthy, or is not."""
+    """Return the devices, each with the moment since when it is healthy, or is not: that of `before` where its health
+    is the same, otherwise `wall`."""
     known = {(device.id, device.healthy): device.since for device in before}
     return tuple(replace(device, since=known.get((device.id, device.healthy), wall)) for device in devices)

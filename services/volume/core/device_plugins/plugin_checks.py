@@ -5,16 +5,15 @@ devices (node.md 4.15).
 import json
 from collections.abc import Iterable
 
-from bus.messages.device_plugins import Device
+from bus.messages.device_plugins import MAX_DEVICES, Device
 from shared.podspec.names import qualified_name
 from shared.podspec.resources import is_extended
 
 VERSION = "v1beta1"
 HEALTHY = "Healthy"
-MAX_DEVICES = 10_000  # of one resource
 MAX_ID_CHARACTERS = 256  # of a device
 MAX_NUMA_NODE = 1023  # a larger id is of no NUMA node
-MAX_NUMA_NODES = 100_000  # of all devices of one resource together: ten of each, where there are as many as can be
+MAX_NUMA_NODES = 100_000  # of all devices of one resource together, on average ten for each of MAX_DEVICES
 MAX_PATH_BYTES = 107  # of a Unix socket's path
 
 Listed = tuple[str, str, Iterable[int]]  # id, health and NUMA nodes of a device, as a plugin sends them

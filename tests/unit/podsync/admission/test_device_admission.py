@@ -20,31 +20,31 @@ SINCE = 1_000_000_000.0  # 2001-09-09T01:46:40Z
 
 
 def plugin(*ids: str, name: str = GPU, healthy: bool = True, **fields: Any) -> DeviceResource:
-    """What volume publishes of a plugin that is connected and has these devices."""
+    """Return what volume publishes of a plugin that is connected and has these devices."""
     devices = tuple(Device(id=each, healthy=healthy) for each in ids)
     return DeviceResource(**{"resource": name, "connected": True, "since": SINCE, "devices": devices, **fields})
 
 
 def away(*ids: str, **fields: Any) -> DeviceResource:
-    """The same while the plugin is not connected."""
+    """Return what volume publishes of a plugin that had these devices and is not connected."""
     return plugin(*ids, **{"healthy": False, "connected": False, **fields})
 
 
 def a_play(**fields: Any) -> Play:
-    """A node where nothing is aligned, with a plugin of two GPUs."""
+    """Return a play of a node where nothing is aligned, with a plugin of two GPUs."""
     placer = NodePlacer(MachineTopology(), PlacementSettings())
     return Play(**{"facts": MachineFacts(placer=placer), "devices": {GPU: plugin("a", "b")}, **fields})
 
 
 def with_devices(uid: str = "u1", name: str = "web", containers: tuple[str, ...] = ("c",), **counts: int) -> Pod:
-    """A pod each of whose containers requests so many devices of each resource of example.com."""
+    """Return a pod each of whose containers requests these numbers of devices of resources of example.com."""
     amounts = {f"example.com/{kind}": str(count) for kind, count in counts.items()}
     resources = {"limits": amounts, "requests": amounts}
     return a_pod(uid, name, containers=[a_container(each, resources=resources) for each in containers])
 
 
 def devices_of(play: Play, uid: str = "u1") -> dict[tuple[str, str], list[str]]:
-    """What the containers of a pod have, by container and resource."""
+    """Return the devices that the containers of a pod have, by container and resource."""
     placement = play.core.tracked[uid].saved.placement
     return {(name, of.resource): sorted(of.ids) for name, given in placement.containers.items() for of in given.devices}
 
@@ -55,7 +55,7 @@ def rejection(play: Play, uid: str = "u1") -> tuple[str, str]:
 
 
 def condition(play: Play, uid: str = "u1") -> tuple[str, str, str]:
-    """Status, reason and message of the condition that says whether containers may start."""
+    """Return status, reason and message of the condition that says whether containers may start."""
     [found] = [c for c in play.statuses[uid].status["conditions"] if c["type"] == "PodReadyToStartContainers"]
     return found["status"], found.get("reason", ""), found.get("message", "")
 

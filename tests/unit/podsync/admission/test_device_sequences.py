@@ -1,4 +1,4 @@
-"""Random sequences of pods, plugins and restarts: no device is ever with two pods, and a running pod keeps its own."""
+"""In random sequences of pods, plugins and restarts no device is with two pods, and a running pod keeps its own."""
 
 import random
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Given = dict[str, dict[tuple[str, str], frozenset[str]]]  # UID -> container and
 
 
 class DeviceWorld:
-    """A node with two device plugins. `chance` decides what happens."""
+    """Has a node with two device plugins. `chance` decides what happens."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -99,7 +99,7 @@ class DeviceWorld:
             assert uid not in self.given or not saved.rejected, f"{uid} was judged again"
 
     def _check_amounts(self, uid: str, mine: dict[tuple[str, str], frozenset[str]]) -> None:
-        """Each container has what it requests, and its plugin has prepared exactly that."""
+        """Assert that each container has what it requests, and that its plugin has prepared exactly that."""
         for container in self.play.core.tracked[uid].containers:
             for resource, amount in container["resources"]["limits"].items():
                 ids = mine.get((container["name"], resource), frozenset())

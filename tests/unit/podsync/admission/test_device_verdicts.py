@@ -25,7 +25,7 @@ MAX_INSTRUCTIONS = 400  # of one play; a pod with its devices takes some 30
 
 
 class BoundedPlay(Play):
-    """A play that fails where a decision leads to the same decision again, for ever."""
+    """Fails where a decision leads to the same decision again, for ever."""
 
     performed = 0
 

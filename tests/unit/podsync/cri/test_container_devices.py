@@ -1,4 +1,4 @@
-"""What a container gets for the devices that it was given, from the answers of their plugins (node.md 4.15)."""
+"""A container gets what the plugins have answered for the devices that it was given (node.md 4.15)."""
 
 from typing import Any
 
@@ -59,7 +59,8 @@ def test_the_variables_of_the_container_override_those_of_the_plugin_and_see_the
     }
     setup = AllocatedDevices(envs={"GPUS": "GPU-1", "MODE": "fast"})
     message = message_with(container, given(gpu=setup))
-    assert env_of(message) == {"GPUS": "none", "MODE": "fast", "SEEN": "$(MODE)"}  # makeEnvironmentVariables is earlier
+    # SEEN is not expanded: in the kubelet, too, the variables of the spec do not see those of plugins.
+    assert env_of(message) == {"GPUS": "none", "MODE": "fast", "SEEN": "$(MODE)"}
     assert [env["key"] for env in message["envs"]] == ["MODE", "GPUS", "SEEN"]
     assert message["command"] == ["run", "none", "fast"]
 

@@ -4,14 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from bus.messages.device_plugins import AllocatedDevices, Device, DeviceMount, DeviceNode, DeviceResource
+from bus.messages.device_plugins import (
+    MAX_DEVICES,
+    MAX_RESOURCES,
+    AllocatedDevices,
+    Device,
+    DeviceMount,
+    DeviceNode,
+    DeviceResource,
+)
 from services.podsync.adapters.allocation_bytes import read_answer, write_answer
 from services.podsync.adapters.inherited_placements import read_inherited_placements
 from services.podsync.adapters.placement_files import PlacementFiles
+from services.podsync.core.checkpoints.device_state import ContainerDevices as Entry
 from services.podsync.core.checkpoints.device_state import DeviceState, read_device_state
 from services.podsync.core.checkpoints.device_takeover import device_state_of, devices_of
 from services.podsync.core.checkpoints.takeover import placements_of
 from services.podsync.core.placement.pod_placement import ContainerDevices, ContainerPlacement, PodPlacement
+from services.podsync.core.pod.devices_format import plain_devices, read_devices
 from shared.config.effective import EffectiveConfig
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
@@ -78,7 +88,7 @@ def test_the_answer_of_the_go_kubelets_file_is_what_its_plugin_sent() -> None:
 
 def test_devices_whose_answer_is_damaged_are_prepared_again() -> None:
     state = device_state_of({"u": placed(given("a"))}, RESOURCES, lambda answer: b"\xff\xff")
-    assert placements_of(None, None, devices_of(state, read_answer)) == {"u": placed(given("a", setup=None))}
+    assert placements_of(None, None, devices_of(state, read_answer)[0]) == {"u": placed(given("a", setup=None))}
 
 
 def test_a_file_that_cannot_be_used_is_one_line_and_is_replaced(
@@ -103,3 +113,18 @@ def test_a_node_without_device_plugins_gets_no_file_and_an_existing_one_is_empti
     files.write_devices(DeviceState(registered={GPU: ("a",)}))
     files.write_devices(DeviceState())
     assert files.read_devices() == DeviceState()
+
+
+def test_an_entry_that_no_record_can_have_is_left_out_and_the_others_are_taken_over() -> None:
+    """A record with it could not be read again, so the next process would forget the pod."""
+    many = tuple(str(number) for number in range(MAX_DEVICES + 1))
+    resources = [f"example.com/r{number:02}" for number in range(MAX_RESOURCES + 1)]
+    entries = [Entry(pod_uid="u", container="c", resource=name, devices={-1: ("a",)}) for name in resources]
+    entries.append(Entry(pod_uid="u", container="d", resource=GPU, devices={-1: many}))
+    entries.append(Entry(pod_uid="u", container="d", resource=NIC, devices={-1: ("a",)}))
+    found, refused = devices_of(DeviceState(allocated=tuple(entries), registered={}), read_answer)
+    assert len(refused) == 2 and "'d' of pod 'u' has 10001 devices" in refused[1]
+    assert [each.resource for each in found["u"]["c"]] == resources[:-1]
+    assert [each.resource for each in found["u"]["d"]] == [NIC]
+    for devices in found["u"].values():
+        assert read_devices(plain_devices(devices)) == devices

@@ -1,4 +1,4 @@
-"""A device of a container becomes unhealthy: what is shown, and what is done about it, once, whenever podsync is
+"""A device that becomes unhealthy is shown in the status of its container, and acted on once, whenever podsync is
 killed."""
 
 from typing import Any
