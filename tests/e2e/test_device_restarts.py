@@ -21,6 +21,12 @@ pytestmark = [pytest.mark.root, pytest.mark.asyncio, pytest.mark.timeout(300)]
 
 GPU = "example.com/gpu"
 IDS = [f"gpu-{number}" for number in range(10)]
+CRASH_POINTS = {
+    "saved": "podsync.saved.AllocatePodDevices",
+    "published": "podsync.published.AllocatePodDevices",
+    "calling": "podsync.calling.AllocatePodDevices",
+    "acted": "podsync.acted.AllocatePodDevices",
+}
 
 
 def pod_with_device(name: str) -> Object:
@@ -112,10 +118,10 @@ async def test_each_device_has_one_container_after_kills_at_each_step_and_plugin
         with plugin_process(world) as plugin:
             await wait_known(world)
             before = {"first": await start_pod(world, "first")}
-            for step in ("saved", "published", "calling", "acted"):
+            for step, point in CRASH_POINTS.items():
                 plugin.fault("Allocate", "slow" if step == "calling" else "")
                 old = world.pid_of("podsync")
-                world.crash_at(f"podsync.{step}.AllocatePodDevices")
+                world.crash_at(point)
                 world.put_manifest(step, pod_with_device(step))
                 await world.wait_back("podsync", old)
                 assert world.crashed, step
