@@ -39,12 +39,7 @@ from services.podsync.core.pod.events import (
 )
 from services.podsync.core.pod.gated_fields import without_gated_fields
 from services.podsync.core.pod.instructions import AllocatePodDevices, AskPreferredDevices, FetchNode, SetContainerCpus
-from services.podsync.core.pod.listed_by_source import (
-    as_listed,
-    from_desired,
-    from_runtime,
-    is_listed_otherwise,
-)
+from services.podsync.core.pod.listed_by_source import as_listed, from_desired, from_runtime, is_listed_otherwise
 from services.podsync.core.pod.observed_in_runtime import outdated
 from services.podsync.core.pod.progress import without_retry_delay
 from services.podsync.core.pod.saved_format import restore_all
@@ -71,9 +66,8 @@ class NodeState:
         self._started_at = started_at
         self.pods = TrackedPods()
         self.tracked = self.pods.by_uid
-        restored, self.unreadable = restore_all(
-            checkpoint, facts.gates_off
-        )  # UID -> error; such a pod is admitted again
+        # UID -> error of a record that cannot be used; its pod is admitted again.
+        restored, self.unreadable = restore_all(checkpoint, facts.gates_off)
         for tracked in restored:
             self.pods.add(tracked)
         self.volumes: dict[str, MountedVolumes] = {}

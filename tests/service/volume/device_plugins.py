@@ -56,6 +56,16 @@ class Plugins:
                 plugin.break_off()
                 await asyncio.sleep(0.01)
 
+    async def connect_below_registry(self, plugin: DevicePlugin) -> Path:
+        """Serve the plugin, register it below `plugins_registry`, wait until volume is connected, and return the socket
+        of the registration."""
+        registry = self.node.root / "plugins_registry"
+        await self.until_listening()
+        plugin.start()
+        plugin.register_below(registry)
+        await self.until(lambda gpu: gpu.connected)
+        return registry / plugin.socket.name
+
     async def until_listening(self) -> None:
         async with asyncio.timeout(WAIT_SECONDS):
             while not self.socket.is_socket():

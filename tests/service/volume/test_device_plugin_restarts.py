@@ -114,15 +114,11 @@ async def test_a_registration_socket_that_cannot_be_opened_is_a_trouble_until_it
 
 async def test_a_plugin_may_register_below_plugins_registry_and_leaves_with_its_socket(plugins: Plugins) -> None:
     plugin = plugins.plugin()
-    registry = plugins.node.root / "plugins_registry"
     async with plugins.node.volume():
-        await plugins.until_listening()
-        plugin.start()
-        plugin.register_below(registry)
-        await plugins.until(lambda gpu: gpu.connected)
+        registration = await plugins.connect_below_registry(plugin)
         registered = await plugins.node.registered.until(lambda state: f"DevicePlugin/{GPU}" in state)
         assert registered[f"DevicePlugin/{GPU}"].endpoint == str(plugin.socket)
-        (registry / plugin.socket.name).unlink()
+        registration.unlink()
         gone = await plugins.until(lambda gpu: not gpu.connected)
         assert gone.error == "its socket below plugins_registry is gone"
 
@@ -132,19 +128,15 @@ async def test_a_plugin_that_has_left_plugins_registry_is_not_connected_by_the_n
     plugins: Plugins, gone: str
 ) -> None:
     plugin = plugins.plugin()
-    registry = plugins.node.root / "plugins_registry"
     async with plugins.node.volume():
-        await plugins.until_listening()
-        plugin.start()
-        plugin.register_below(registry)
-        await plugins.until(lambda gpu: gpu.connected)
+        registration = await plugins.connect_below_registry(plugin)
         if gone == "while volume runs":
-            (registry / plugin.socket.name).unlink()
+            registration.unlink()
             await plugins.until(lambda gpu: not gpu.connected)
             async with asyncio.timeout(WAIT_SECONDS):
                 while json.loads((plugins.node.root / device_plugins.RECORD).read_text())[GPU]["endpoint"]:
                     await asyncio.sleep(0.01)
-    (registry / plugin.socket.name).unlink(missing_ok=True)
+    registration.unlink(missing_ok=True)
     async with plugins.node.volume():
         await plugins.until_registered(plugins.plugin(NIC))
         await plugins.until(lambda nic: nic.connected, NIC)

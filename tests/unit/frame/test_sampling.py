@@ -117,17 +117,21 @@ async def test_the_verbosity_reaches_the_log() -> None:
 
 
 def test_the_main_thread_of_a_forked_process_is_sampled_too() -> None:
-    """The services are forks of supervisord; until Python 3.12 a fork's main thread has the number of its parent's."""
+    """A service is a fork of supervisord. Before Python 3.12, threading gives the main thread of a fork the number that
+    the main thread of its parent has."""
     program = (
         "import os, threading, time\n"
         "from services.frame.sampling import Sampler\n"
         "if pid := os.fork():\n"
         "    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
         "profiles = []\n"
-        "thread = threading.Thread(target=lambda: profiles.append(Sampler(0.3).run()))\n"
+        "sampler = Sampler(60.0)\n"
+        "thread = threading.Thread(target=lambda: profiles.append(sampler.run()))\n"
         "thread.start()\n"
-        "while thread.is_alive():\n"
+        "while time.thread_time() < 0.3:\n"
         "    sum(range(1000))\n"
+        "sampler.stop()\n"
+        "thread.join()\n"
         "os._exit(0 if any(stack.thread == 'MainThread' for stack in profiles[0].stacks) else 1)\n"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False, cwd=CHECKOUT).returncode == 0

@@ -130,11 +130,8 @@ class Admissions:
         pod, phase = tracked.saved.pod, str(tracked.api_status.get("phase") or "")
         view = self._view_for(tracked, node, now)
         all_listed = self._all_listed()
-        others = (
-            []
-            if all_listed and not self.inherited.by_uid
-            else self._counting(self.active(), is_static=tracked.is_static)
-        )
+        none_awaited = all_listed and not self.inherited.by_uid
+        others = [] if none_awaited else self._counting(self.active(), is_static=tracked.is_static)
         taken = self.taken() if all_listed else taken_by_pods(others)
         given = self._given_to(tracked)
         placed = self._placed(is_static=tracked.is_static)
