@@ -109,8 +109,8 @@ class RegisteredPlugin:
     """Stream `plugins.registered`, key `<type>/<name>`: a plugin that serves a socket below `plugins_registry` and was
     accepted. The stream is complete once every socket found at the start has registered its plugin or was refused."""
 
-    type: str  # `CSIPlugin` or `DevicePlugin`
+    type: str  # `CSIPlugin`, `DevicePlugin` or `DRAPlugin`
     name: str  # name of the plugin, for a CSI driver that of its CSIDriver, for a device plugin the resource
-    endpoint: str  # absolute path of the socket of the plugin's own service
-    version: str  # of its interface, as the plugin writes it
+    endpoint: str  # absolute path of the socket of the plugin's own service, of several the one that registered last
+    version: str  # of its interface, as the plugin writes it; of a `DRAPlugin` the gRPC service, such as `v1.DRAPlugin`
     csi: CsiNode | None = None  # of a `CSIPlugin`

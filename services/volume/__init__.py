@@ -7,7 +7,8 @@ Purpose
     reported as an error. Each type is a plugin (`plugins/`); volumes that pods share may have a device below them. The
     claim of a volume is resolved first, to the source of its PersistentVolume; one that was resolved for a pod stays so
     while the pod is there, whatever becomes of the claim. Registers the plugins of the node, such as CSI drivers, whose
-    sockets are below `plugins_registry`, and device plugins at `device-plugins/kubelet.sock`, whose devices it follows.
+    sockets are below `plugins_registry`, drivers of dynamic resource allocation among them, and device plugins at
+    `device-plugins/kubelet.sock`, whose devices it follows.
     Where a CSIDriver requires it, its driver is called again for the number of volumes that the node takes.
 
 Owns

@@ -20,10 +20,11 @@ from services.volume.core.device_plugins.plugin_checks import UnusableDevicesErr
 from services.volume.core.registration.plugin_answers import (
     CSI,
     DEVICE,
+    DRA,
     PluginInfo,
     UnusablePluginError,
     registered_csi,
-    registered_device_plugin,
+    registered_plugin,
     unusable_device_plugin,
     version_of,
     with_limit,
@@ -65,6 +66,10 @@ class PluginRegistration:
         """Return the socket of the plugin's own service; None = it is not registered. Any thread may call it."""
         plugin = self._stream.get(f"{kind}/{name}")
         return plugin.endpoint if plugin is not None else None
+
+    def endpoints(self, kind: str, name: str) -> list[RegisteredPlugin]:
+        """Return the plugins of this type and name at all their sockets, the last registered one first."""
+        return self._registry.named(kind, name)
 
     def drivers(self) -> list[str]:
         """Return the names of the CSI drivers that are registered."""
@@ -155,7 +160,9 @@ class PluginRegistration:
     async def _register(self, path: str, identity: Identity) -> None:
         info = await self._threads.call(registration.get_info, path)
         version = version_of(info, path, self._registry.other(path, info.type, info.name))
-        if info.type == DEVICE:
+        if info.type == DRA:
+            plugin = registered_plugin(info, version)
+        elif info.type == DEVICE:
             plugin = await self._register_device_plugin(path, info, version)
         else:
             plugin = await self._register_csi(info, version)
@@ -184,7 +191,7 @@ class PluginRegistration:
             await self._devices.register(info.name, PluginSocket(info.endpoint, registry=path))
         except UnusableDevicesError as error:
             raise unusable_device_plugin(error) from None
-        return registered_device_plugin(info, version)
+        return registered_plugin(info, version)
 
     def _publish(self) -> None:
         plugins = self._registry.plugins()

@@ -196,7 +196,7 @@ async def test_the_same_driver_at_a_second_socket_is_refused_while_the_first_one
 @pytest.mark.parametrize(
     ("details", "text"),
     [
-        ({"kind": "DRAPlugin"}, "no handler registered for plugin type: DRAPlugin at socket "),
+        ({"kind": "GpuPlugin"}, "no handler registered for plugin type: GpuPlugin at socket "),
         ({"versions": ()}, "Plugin returned an empty list for supported versions"),
         ({"versions": ("0.3.0", "2.0.0")}, 'None of the versions specified ["0.3.0" "2.0.0"] are supported. err='),
         ({"versions": ("1.0.0" * 2000,)}, "The list of supported versions is too long"),

@@ -126,3 +126,16 @@ def test_a_plugin_leaves_with_its_socket() -> None:
     assert registry.other("/a", "CSIPlugin", "a") is None
     registry.set_sockets({"/b": TWO})
     assert registry.plugins() == {"CSIPlugin/b": plugin("b")}
+
+
+def test_of_several_sockets_of_one_plugin_the_one_that_registered_last_counts() -> None:
+    registry = PluginRegistry()
+    registry.set_sockets({"/a": ONE, "/b": TWO})
+    registry.due(0.0)
+    for path, identity in (("/b", TWO), ("/a", ONE)):
+        registry.registered(path, identity, plugin(endpoint=path))
+    assert registry.plugins() == {"CSIPlugin/a": plugin(endpoint="/a")}
+    assert registry.named("CSIPlugin", "a") == [plugin(endpoint="/a"), plugin(endpoint="/b")]
+    assert registry.named("CSIPlugin", "other") == registry.named("DRAPlugin", "a") == []
+    registry.set_sockets({"/b": TWO})
+    assert registry.plugins() == {"CSIPlugin/a": plugin(endpoint="/b")}

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from bus.messages.volume import CsiNode, RegisteredPlugin
 from services.volume.core.device_plugins import plugin_checks
+from services.volume.core.resource_claims import driver_checks
 from shared.podspec.names import dns_subdomain, label_value, qualified_name
 
-CSI, DEVICE = "CSIPlugin", "DevicePlugin"
-HANDLED = (CSI, DEVICE)
+CSI, DEVICE, DRA = "CSIPlugin", "DevicePlugin", "DRAPlugin"
+HANDLED = (CSI, DEVICE, DRA)
 _MAX_VOLUME_COUNT = 2**31 - 1  # a CSINode takes no larger one
 _MAX_CHARACTERS = 4096  # of an endpoint, and of all versions together; those of real plugins are much shorter
 _MAX_SEGMENTS = 64
@@ -55,6 +56,8 @@ def version_of(info: PluginInfo, socket: str, other: RegisteredPlugin | None) ->
         raise UnusablePluginError(f"RegisterPlugin error -- {handler}")
     if info.type == DEVICE:
         return _device_plugin_version(info)
+    if info.type == DRA:
+        return _dra_version(info)
     found = _validated(info, other)
     if isinstance(found, str):
         return found
@@ -82,8 +85,8 @@ def _count(node: NodeInfo) -> int:
     return min(max(node.max_volumes, 0), _MAX_VOLUME_COUNT)
 
 
-def registered_device_plugin(info: PluginInfo, version: str) -> RegisteredPlugin:
-    """Return the device plugin as it is published."""
+def registered_plugin(info: PluginInfo, version: str) -> RegisteredPlugin:
+    """Return the device plugin or DRA driver as it is published."""
     return RegisteredPlugin(type=info.type, name=info.name, endpoint=info.endpoint, version=version)
 
 
@@ -105,6 +108,16 @@ def _device_plugin_version(info: PluginInfo) -> str:
     except plugin_checks.UnusableDevicesError as error:
         raise UnusablePluginError(f"RegisterPlugin error -- plugin validation failed with err: {error}") from None
     return plugin_checks.VERSION
+
+
+def _dra_version(info: PluginInfo) -> str:
+    try:
+        driver_checks.check_name(info.name)
+        plugin_checks.check_socket(info.endpoint)
+        return driver_checks.service_of(info.versions)
+    except (driver_checks.DriverError, plugin_checks.UnusableDevicesError) as error:
+        text = f"invalid versions of plugin {info.name[:64]}: {error}"
+        raise UnusablePluginError(f"RegisterPlugin error -- plugin validation failed with err: {text}") from None
 
 
 def _validated(info: PluginInfo, other: RegisteredPlugin | None) -> str | tuple[str]:

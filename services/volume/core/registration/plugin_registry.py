@@ -26,6 +26,7 @@ class _Socket:
     running: Identity | None = None  # the socket as it was when its attempt began
     settled: bool = False  # its plugin is registered, or refused for as long as the socket is this one
     plugin: RegisteredPlugin | None = None  # registered through this path, perhaps by the socket before
+    order: int = 0  # grows with each registration: that of `plugin`
 
 
 @dataclass
@@ -35,6 +36,7 @@ class PluginRegistry:
 
     _sockets: dict[str, _Socket] = field(default_factory=dict)
     _looked: bool = False
+    _registrations: int = 0
 
     def set_sockets(self, sockets: Mapping[str, Identity]) -> None:
         """Set the sockets that are there now. The plugins of those that are gone are deregistered."""
@@ -61,6 +63,8 @@ class PluginRegistry:
         if socket is None:
             return False
         socket.settled, socket.plugin, socket.failures = True, plugin, 0
+        self._registrations += 1
+        socket.order = self._registrations
         return True
 
     def refused(self, path: str, identity: Identity) -> None:
@@ -95,9 +99,18 @@ class PluginRegistry:
         return None
 
     def plugins(self) -> dict[str, RegisteredPlugin]:
-        """Return what is registered, by its key in `plugins.registered`."""
-        plugins = (socket.plugin for socket in self._sockets.values() if socket.plugin is not None)
-        return {f"{plugin.type}/{plugin.name}": plugin for plugin in plugins}
+        """Return what is registered, by its key in `plugins.registered`; of several sockets of one plugin, the one that
+        registered last."""
+        return {f"{plugin.type}/{plugin.name}": plugin for plugin in self._by_registration()}
+
+    def named(self, kind: str, name: str) -> list[RegisteredPlugin]:
+        """Return the plugins of this type and name, one for each socket, the last registered one first."""
+        found = [plugin for plugin in self._by_registration() if (plugin.type, plugin.name) == (kind, name)]
+        return found[::-1]
+
+    def _by_registration(self) -> list[RegisteredPlugin]:
+        sockets = sorted(self._sockets.values(), key=lambda socket: socket.order)
+        return [socket.plugin for socket in sockets if socket.plugin is not None]
 
     @property
     def complete(self) -> bool:

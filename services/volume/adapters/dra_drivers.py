@@ -1,0 +1,65 @@
+"""Makes the calls of drivers of dynamic resource allocation, v1 and v1beta1, and converts their messages
+(interfaces.md). Each call has a connection of its own."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from services.volume.core.resource_claims.driver_checks import Answer, Device
+from shared.plugin_grpc.async_connection import connected_async
+from shared.plugin_grpc.dra_pb2 import (
+    Claim,
+    NodePrepareResourcesRequest,
+    NodePrepareResourcesResponse,
+    NodeUnprepareResourcesRequest,
+    NodeUnprepareResourcesResponse,
+)
+
+CALL_TIMEOUT_SECONDS = 45.0  # with the connection
+_PACKAGE = "k8s.io.kubelet.pkg.apis.dra"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalledClaim:
+    """Names a claim in a call."""
+
+    namespace: str
+    uid: str
+    name: str
+
+
+async def prepare(endpoint: str, service: str, claims: Iterable[CalledClaim]) -> Mapping[str, Answer]:
+    """Have the driver prepare the claims; return its answers by the claims' UIDs. `endpoint`: the absolute path of its
+    socket; `service`: such as `v1.DRAPlugin`. Raises PluginCallError."""
+    request = NodePrepareResourcesRequest(claims=_messages(claims))
+    method = f"/{_PACKAGE}.{service}/NodePrepareResources"
+    async with connected_async(endpoint) as connection:
+        found = await connection.call(method, request, NodePrepareResourcesResponse, CALL_TIMEOUT_SECONDS)
+    return {
+        uid: Answer(
+            error=answer.error,
+            devices=tuple(
+                Device(
+                    pool=each.pool_name,
+                    device=each.device_name,
+                    share_id=each.share_id,
+                    requests=tuple(each.request_names),
+                    cdi_devices=tuple(each.cdi_device_ids),
+                )
+                for each in answer.devices
+            ),
+        )
+        for uid, answer in found.claims.items()
+    }
+
+
+async def unprepare(endpoint: str, service: str, claims: Iterable[CalledClaim]) -> Mapping[str, Answer]:
+    """Have the driver unprepare the claims; return its answers by the claims' UIDs. Raises PluginCallError."""
+    request = NodeUnprepareResourcesRequest(claims=_messages(claims))
+    method = f"/{_PACKAGE}.{service}/NodeUnprepareResources"
+    async with connected_async(endpoint) as connection:
+        found = await connection.call(method, request, NodeUnprepareResourcesResponse, CALL_TIMEOUT_SECONDS)
+    return {uid: Answer(error=answer.error) for uid, answer in found.claims.items()}
+
+
+def _messages(claims: Iterable[CalledClaim]) -> list[Claim]:
+    return [Claim(namespace=claim.namespace, uid=claim.uid, name=claim.name) for claim in claims]
