@@ -64,14 +64,15 @@ class GetObject:
 
     `kind`: CSIDriver, VolumeAttachment, VolumeSecret (a Secret that a PersistentVolume names), Secret, ConfigMap,
     PersistentVolumeClaim (only those a pod of this node refers to), PersistentVolume (only of such a claim),
-    RuntimeClass, ServiceAccount, Node (only ours), ClusterTrustBundle, ClusterTrustBundleList (`items`: the bundles of
-    the signer `name`, with one version for all), PodCertificateRequest (only of this node), NodeConfigMap (the
-    ConfigMap that our Node names as its configuration).
+    RuntimeClass, ServiceAccount, ResourceClaim (read each time), Node (only ours), ClusterTrustBundle,
+    ClusterTrustBundleList (`items`: the bundles of the signer `name`, with one version for all), PodCertificateRequest
+    (only of this node), NodeConfigMap (the ConfigMap that our Node names as its configuration).
     """
 
     # `Secret`, `ConfigMap`, `PersistentVolumeClaim`, `PersistentVolume`, `CSIDriver`, `VolumeAttachment`,
-    # `VolumeSecret`, `RuntimeClass`, `ServiceAccount`, `Node`, `NodeConfigMap`, `PodCertificateRequest`,
-    # `ClusterTrustBundle`, or `ClusterTrustBundleList`: `items` are the bundles of the signer `name`
+    # `VolumeSecret`, `RuntimeClass`, `ServiceAccount`, `ResourceClaim`, `Node`, `NodeConfigMap`,
+    # `PodCertificateRequest`, `ClusterTrustBundle`, or `ClusterTrustBundleList`: `items` are the bundles of the signer
+    # `name`
     kind: str
     namespace: str  # empty for kinds without one
     name: str  # of the object

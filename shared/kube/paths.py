@@ -87,6 +87,11 @@ def persistent_volume(name: str) -> str:
     return f"{PERSISTENT_VOLUMES}/{name}"
 
 
+def resource_claim(namespace: str, name: str) -> str:
+    """Return the path of one resource claim."""
+    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
+
+
 def certificate_signing_requests(version: str) -> str:
     """Return the requests for certificates; `version` of their API: v1 or v1beta1."""
     return f"/apis/certificates.k8s.io/{version}/certificatesigningrequests"

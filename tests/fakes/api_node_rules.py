@@ -38,6 +38,7 @@ _ALLOWED: dict[str, frozenset[str]] = {
     "clustertrustbundles": _READ,
     "podcertificaterequests": _READ | {"create"},
     "volumeattachments": frozenset({"get"}),
+    "resourceclaims": frozenset({"get"}),
     "certificatesigningrequests": _READ | {"create"},
     "csinodes": frozenset({"get", "create", "update", "patch", "delete"}),
 }

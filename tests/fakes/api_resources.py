@@ -73,6 +73,7 @@ RESOURCES = (
     Resource("/apis/storage.k8s.io/v1", "csinodes", "CSINode", namespaced=False),
     Resource("/apis/storage.k8s.io/v1", "csidrivers", "CSIDriver", namespaced=False),
     Resource("/apis/storage.k8s.io/v1", "volumeattachments", "VolumeAttachment", namespaced=False, has_status=True),
+    Resource("/apis/resource.k8s.io/v1", "resourceclaims", "ResourceClaim", has_status=True),
     Resource(_CERTIFICATES, _CSRS, "CertificateSigningRequest", False, True, selectable=("spec.signerName",)),
     Resource(f"{_CERTIFICATES}beta1", _CSRS, "CertificateSigningRequest", False, True),
     Resource(f"{_CERTIFICATES}beta1", "clustertrustbundles", "ClusterTrustBundle", namespaced=False),
@@ -151,9 +152,12 @@ _CONTAINER_STATUS = (
 )
 NEWEST = OlderServer()
 _TRUST_BUNDLES = f"{_CERTIFICATES}beta1/clustertrustbundles"
-V1_18 = OlderServer(version=(1, 18), resizes_pods=False, absent=("/apis/certificates.k8s.io/v1/", _TRUST_BUNDLES))
+_CLAIMS = "/apis/resource.k8s.io/"
+V1_18 = OlderServer(
+    version=(1, 18), resizes_pods=False, absent=("/apis/certificates.k8s.io/v1/", _TRUST_BUNDLES, _CLAIMS)
+)
 V1_20 = OlderServer(
-    absent=(_TRUST_BUNDLES,),
+    absent=(_TRUST_BUNDLES, _CLAIMS),
     fields={
         "Pod": (
             "spec.os",

@@ -119,6 +119,9 @@ class Cluster:
         if request.kind == "ServiceAccount":
             path = paths.service_account(request.namespace, request.name)
             return await live_read(self._api, self._clients.objects, path, may_lag=True)
+        if request.kind == "ResourceClaim":
+            path = paths.resource_claim(request.namespace, request.name)
+            return await live_read(self._api, self._clients.objects, path, may_lag=True)
         if request.kind != "Node":
             return FoundObject(object=None, error=f"objects of kind {request.kind!r} are not read for other services")
         if request.name != self._config.node_name:

@@ -333,6 +333,18 @@ async def test_a_volume_attachment_is_read_at_each_request(tmp_path: Path) -> No
         assert found.object is not None and found.object["status"] == {"attached": True}
 
 
+@on_virtual_time
+async def test_a_resource_claim_is_read_at_each_request(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        await node.start()
+        missing = await node.ask("ResourceClaim", "gpu", namespace="default")
+        assert missing.not_found and missing.error == 'resourceclaims.resource.k8s.io "gpu" not found'
+        for pods in ([], [{"resource": "pods", "name": "web", "uid": "u"}]):
+            node.api.put(paths.resource_claim("default", "gpu"), {"status": {"reservedFor": pods}})
+            found = await node.ask("ResourceClaim", "gpu", namespace="default")
+            assert found.object is not None and found.object["status"] == {"reservedFor": pods}
+
+
 def _version(node: ClusterNode, key: str) -> str | None:
     changed = node.changed.state.get(key)
     return changed.resource_version if changed is not None else None
