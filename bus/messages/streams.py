@@ -9,6 +9,7 @@ from bus.messages.device_plugins import DeviceResource
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeImages, NodeObserved, ProbeResults
 from bus.messages.podsync import AdmittedPod, ImagePull, NodePressure, NodeResources, PodProbes, PodStatus, PodVolumes
+from bus.messages.resource_claims import PodClaims
 from bus.messages.services import SERVICES as SERVICES
 from bus.messages.sources import ApiPodStatus, ChangedObject, DesiredPod, MirrorPod, NodeObject
 from bus.messages.status import VolumesReported
@@ -172,6 +173,14 @@ DEVICES_RESOURCES = Stream(
     key="name of the resource",
     content="the resources of device plugins: devices with their health, and whether the plugin is connected",
     recovery="a record of the plugins' sockets; their lists",
+)
+CLAIMS_PREPARED = Stream(
+    "claims.prepared",
+    "volume",
+    PodClaims,
+    key=_UID,
+    content="per resource claim of a pod: prepared, with its devices, error, unpreparing",
+    recovery="on disk first: a record of the claims",
 )
 RUNTIME_PODS = Stream(
     "runtime.pods",

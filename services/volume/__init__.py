@@ -9,12 +9,14 @@ Purpose
     while the pod is there, whatever becomes of the claim. Registers the plugins of the node, such as CSI drivers, whose
     sockets are below `plugins_registry`, drivers of dynamic resource allocation among them, and device plugins at
     `device-plugins/kubelet.sock`, whose devices it follows.
-    Where a CSIDriver requires it, its driver is called again for the number of volumes that the node takes.
+    Where a CSIDriver requires it, its driver is called again for the number of volumes that the node takes. A resource
+    claim is to a pod what a volume is: its drivers prepare it before the containers start, and unprepare it after the
+    last pod that uses it has ended.
 
 Owns
-    `volumes.mounted`, `volumes.in_use`, `plugins.registered`, `devices.resources` and `events/volume`; on disk
-    `pods/<uid>`, its `volumes/`, `plugins/` and `volume-subpaths/`; the shared mount propagation of the root directory;
-    `bulkhead/volume/device_plugins.json`.
+    `volumes.mounted`, `volumes.in_use`, `plugins.registered`, `devices.resources`, `claims.prepared` and
+    `events/volume`; on disk `pods/<uid>`, its `volumes/`, `plugins/` and `volume-subpaths/`; the shared mount
+    propagation of the root directory; `bulkhead/volume/device_plugins.json` and `resource_claims.json` beside it.
 
 Follows
     `pods.volumes`; `objects.changed`, to refresh files and to read claims again at once; `node.object`, for the labels
@@ -26,17 +28,18 @@ Answers
     `PrepareSubpath` and `ReleaseSubpaths`: subpaths, bound for the start of a container. `GetVolumeUsage`: how full the
     nfs, local and csi volumes of a pod are. `GetPreferredAllocation`, `AllocateDevices` and `PreStartContainer`: the
     calls of a device plugin for a container; which devices it has is podsync's decision. It requests Secrets,
-    ConfigMaps, claims, PersistentVolumes, CSIDrivers, VolumeAttachments, ClusterTrustBundles and PodCertificateRequests
-    from sources, and service account tokens and the creation of PodCertificateRequests from status, which also writes
-    the status of claims whose volumes are expanded.
+    ConfigMaps, claims, PersistentVolumes, CSIDrivers, VolumeAttachments, ClusterTrustBundles, ResourceClaims and
+    PodCertificateRequests from sources, and service account tokens and the creation of PodCertificateRequests from
+    status, which also writes the status of claims whose volumes are expanded.
 
 Persists
-    The sockets of device plugins, before their registration is answered. Else nothing of its own: the directories,
-    their ready markers and the kernel's mount table are the record. Tokens and keys of certificates are in memory and
-    in the tmpfs of their pods only, Secrets in the tmpfs only; both go to a CSI driver that requires them.
-    `vol_data.json` names driver and handle of a CSI volume, beside its directory and beside its staging directory; that
-    of a block volume is below `plugins/kubernetes.io/csi/volumeDevices`. It is written before the driver is called, and
-    removed after the driver was called to take the volume away.
+    The sockets of device plugins, before their registration is answered. Which pods use which resource claims, and what
+    their drivers have prepared: before each call and after it. Else nothing of its own: the directories, their ready
+    markers and the kernel's mount table are the record. Tokens and keys of certificates are in memory and in the tmpfs
+    of their pods only, Secrets in the tmpfs only; both go to a CSI driver that requires them. `vol_data.json` names
+    driver and handle of a CSI volume, beside its directory and beside its staging directory; that of a block volume is
+    below `plugins/kubernetes.io/csi/volumeDevices`. It is written before the driver is called, and removed after the
+    driver was called to take the volume away.
 
 On restart
     The plugins find every volume below `pods/*/volumes` and every device; all are uncertain in the actual state of the
@@ -61,9 +64,13 @@ On restart
     once each socket found has registered its plugin, was refused, or has failed for about 4 minutes; until then a
     plugin that does not answer is not called gone. Device plugins are connected again through the record of their
     sockets; killed before a registration was saved, its plugin gets an error and registers again. `devices.resources`
-    is complete once each of them has listed its devices, could not be reached, or has listed none for 10 s. A CSI call
-    that was cut short is repeated, as CSI permits: a volume with a record is published again where a pod needs it, else
-    unpublished. An expansion that was cut short is repeated: the claim's status shows the new size only after it.
+    is complete once each of them has listed its devices, could not be reached, or has listed none for 10 s. Prepared
+    resource claims are published as the record has them. A driver whose call was cut short is called again, to prepare
+    where a pod needs the claim, else to unprepare; so are, after a boot of the machine, all drivers of claims that pods
+    need, because the CDI specifications are gone then. What no pod needs is unprepared, but only once `pods.volumes` is
+    complete and not stale. A CSI call that was cut short is repeated, as CSI permits: a volume with a record is
+    published again where a pod needs it, else unpublished. An expansion that was cut short is repeated: the claim's
+    status shows the new size only after it.
 
 Limits per pod
     Operations have threads by kind: work below the root directory, checks of hostPaths, devices, changes of a volume's

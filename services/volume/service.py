@@ -8,8 +8,10 @@ from pathlib import Path
 
 from bus.interface import Change
 from bus.messages.device_plugins import AllocateDevices, GetPreferredAllocation, PreStartContainer
+from bus.messages.podsync import PodVolumes
 from bus.messages.sources import NodeObject
 from bus.messages.streams import (
+    CLAIMS_PREPARED,
     DEVICES_RESOURCES,
     NODE_OBJECT,
     NODE_RESOURCES,
@@ -34,18 +36,20 @@ from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.controllers.csi_limits import CsiLimits
 from services.volume.controllers.device_plugins import DevicePlugins
 from services.volume.controllers.device_requests import DeviceRequests
+from services.volume.controllers.driver_calls import DriverCalls
 from services.volume.controllers.memory_swap_warning import warn_of_swapped_memory
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.plugin_registration import PluginRegistration
 from services.volume.controllers.populator import DesiredStateOfWorldPopulator
 from services.volume.controllers.reconciliation import Reconciliation
+from services.volume.controllers.resource_claims import ResourceClaims
 from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.controllers.volume_expansion import VolumeExpansion
 from services.volume.controllers.volume_metrics import VolumeMetrics
 from services.volume.controllers.volume_usage import VolumeUsages
 from services.volume.core.files.token_cache import JITTER_SECONDS
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.registration.plugin_answers import CSI
+from services.volume.core.registration.plugin_answers import CSI, DRA
 from services.volume.core.world.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.world.attachments import Attachments
 from services.volume.plugins.plugin_calls import PluginCalls
@@ -59,8 +63,8 @@ def build(context: Context) -> "Volume":
 
 
 class Volume:
-    """The service volume: the only owner of `volumes.mounted`, `plugins.registered` and `devices.resources`, and the
-    only process that mounts. `calls`: performs the operations, None = the plugins do."""
+    """The service volume: the only owner of `volumes.mounted`, `plugins.registered`, `devices.resources` and
+    `claims.prepared`, and the only process that mounts. `calls`: performs the operations, None = the plugins do."""
 
     def __init__(self, context: Context, plugins: Plugins = PLUGINS, calls: PluginCalls | None = None) -> None:
         bus, clock, root = context.bus, context.clock, context.config.root_dir
@@ -87,6 +91,15 @@ class Volume:
         executor = OperationExecutor(context, reconciler, calls, content, failures, metrics, expansion)
         self._limits = CsiLimits(clock, content, registration, reconciler, changed.add_pods)
         warn_of_swapped_memory(events := EventRecorder(bus.own(events_of("volume")), clock), context.config.node_name)
+        self._claims = ResourceClaims(
+            bus,
+            clock,
+            Path(root),
+            bus.own(CLAIMS_PREPARED),
+            content,
+            DriverCalls(partial(registration.endpoints, DRA), lambda: registration.complete),
+            events,
+        )
         self._usages = VolumeUsages(reconciler, calls, clock)
         subpaths = SubpathRequests(reconciler, executor, changed.add_pods)
         self._reconciliation = Reconciliation(
@@ -101,7 +114,16 @@ class Volume:
             events=events,
             changed=changed,
         )
-        registration.on_change = self._reconciliation.on_drivers
+
+        def on_drivers() -> None:
+            self._reconciliation.on_drivers()
+            self._claims.drivers_changed()
+
+        registration.on_change = on_drivers
+
+        def on_volumes(change: Change[PodVolumes]) -> None:
+            populator.on_volumes(change)
+            self._claims.on_volumes(change)
 
         def on_node(change: Change[NodeObject]) -> None:
             populator.on_node(change)
@@ -109,7 +131,7 @@ class Volume:
 
         executor.on_end = self._reconciliation.on_operation_end
         certificates.on_event = self._usages.on_event = self._reconciliation.on_event
-        bus.follow(PODS_VOLUMES, populator.on_volumes)
+        bus.follow(PODS_VOLUMES, on_volumes)
         bus.follow(OBJECTS_CHANGED, self._reconciliation.on_object)
         bus.follow(NODE_RESOURCES, populator.on_resources)
         bus.follow(NODE_OBJECT, on_node)
@@ -127,6 +149,7 @@ class Volume:
         parts = {
             "plugin registration": self._registration.run,
             "device plugins": self._devices.run,
+            "resource claims": self._claims.run,
             "volume limits": self._limits.run,
         }
         tasks = [asyncio.create_task(restarted(self.bus, name, run)) for name, run in parts.items()]
@@ -135,4 +158,5 @@ class Volume:
         finally:
             for task in tasks:
                 task.cancel()
+            self._claims.close()
             await self._usages.close()

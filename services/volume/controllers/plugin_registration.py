@@ -43,7 +43,7 @@ _TROUBLE = "plugin registration"
 
 class PluginRegistration:
     """Registers plugins and publishes them. `run` is the loop; `on_change` is called after each change of what is
-    published. `devices` receives the device plugins."""
+    published, and when the list has become complete. `devices` receives the device plugins."""
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class PluginRegistration:
         self._changed, self._looks_due = asyncio.Event(), True
         self._attempts: set[asyncio.Task[None]] = set()
         self._logged: dict[str, str] = {}  # socket -> its last failure
+        self._was_complete = False
         self.on_change: Callable[[], None] = lambda: None
 
     def endpoint(self, kind: str, name: str) -> str | None:
@@ -70,6 +71,11 @@ class PluginRegistration:
     def endpoints(self, kind: str, name: str) -> list[RegisteredPlugin]:
         """Return the plugins of this type and name at all their sockets, the last registered one first."""
         return self._registry.named(kind, name)
+
+    @property
+    def complete(self) -> bool:
+        """Return whether the plugins that are there are known."""
+        return self._registry.complete
 
     def drivers(self) -> list[str]:
         """Return the names of the CSI drivers that are registered."""
@@ -207,9 +213,11 @@ class PluginRegistration:
             if before.get(key) != plugin:
                 log.info("plugin %s is registered: version %s at %s", key, plugin.version, plugin.endpoint)
                 self._stream.put(key, plugin, "registered")
-        if self._registry.complete:
+        complete = self._registry.complete
+        if complete:
             self._stream.mark_complete()
-        if plugins != before:
+        if plugins != before or complete != self._was_complete:
+            self._was_complete = complete
             self.on_change()
 
     def _note(self, path: str, why: str) -> None:

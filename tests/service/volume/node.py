@@ -10,7 +10,14 @@ import pytest
 
 from bus.messages.beat import Beat
 from bus.messages.podsync import PodState, PodVolumes
-from bus.messages.streams import DEVICES_RESOURCES, PLUGINS_REGISTERED, PODS_VOLUMES, VOLUMES_MOUNTED, events_of
+from bus.messages.streams import (
+    CLAIMS_PREPARED,
+    DEVICES_RESOURCES,
+    PLUGINS_REGISTERED,
+    PODS_VOLUMES,
+    VOLUMES_MOUNTED,
+    events_of,
+)
 from services.frame.launch import Context
 from services.volume.adapters import root_dir
 from services.volume.controllers.device_plugins import DevicePlugins
@@ -55,6 +62,7 @@ class Node:
         self.events = FollowedStream(self.podsync, events_of("volume"))
         self.registered = FollowedStream(self.podsync, PLUGINS_REGISTERED)
         self.resources = FollowedStream(self.podsync, DEVICES_RESOURCES)
+        self.claims = FollowedStream(self.podsync, CLAIMS_PREPARED)
         self.troubles: tuple[str, ...] = ()  # of volume, in its newest beat
         self._beaten = asyncio.Event()
         self.podsync.on_beat(self._on_beat)

@@ -1,0 +1,162 @@
+"""Prepares the resource claims of one pod, and unprepares one claim, step by step: reads, the record, and the calls of
+drivers (node.md 4.16). What concerns one claim happens in turn.
+
+The record is saved before a driver is called, and after it has answered. Without a record no driver is called to
+prepare: a claim that nothing remembers would never be unprepared.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from weakref import WeakValueDictionary
+
+from services.volume.adapters.cluster_content import ClusterContent
+from services.volume.controllers.driver_calls import DriverCalls
+from services.volume.core.files.object_key import ObjectKey
+from services.volume.core.resource_claims.claim import Claim, ClaimKey, PartState
+from services.volume.core.resource_claims.claims_of_node import ClaimsOfNode
+from services.volume.core.resource_claims.pod_claims import (
+    AllocatedClaim,
+    ClaimError,
+    PodIdentity,
+    RequestedClaim,
+    allocated_claim,
+)
+from shared.process.crash import crash_point
+from shared.text.plain_text import plain
+from shared.time.clock import Clock
+
+log = logging.getLogger(__name__)
+
+CLAIM = "ResourceClaim"
+
+Errors = dict[str, str]  # by the name of the claim within the pod
+
+
+class ClaimWork:
+    """Performs the work of `claims`. `save` writes the record, and returns why it cannot be written, "" = it is."""
+
+    def __init__(
+        self,
+        claims: ClaimsOfNode,
+        clock: Clock,
+        content: ClusterContent,
+        drivers: DriverCalls,
+        save: Callable[[], Awaitable[str]],
+    ) -> None:
+        self._claims, self._clock, self._content, self._drivers, self._save = claims, clock, content, drivers, save
+        self._turns: WeakValueDictionary[ClaimKey, asyncio.Lock] = WeakValueDictionary()
+
+    async def prepare(self, uid: str) -> None:
+        """Prepare the claims of a pod. A failure is noted, after which it is tried again."""
+        try:
+            errors = await self._read(uid)
+            if not errors:
+                await self._drivers.until_known(self._claims.to_call(uid))
+                async with AsyncExitStack() as turns:
+                    for key in sorted(claim.key for claim in self._claims.held(uid)):
+                        await turns.enter_async_context(self._turn_of(key))
+                    errors = await self._call(uid)
+        except Exception as error:
+            log.exception("resource claims of pod %s: unexpected failure", uid)
+            errors = {each.pods[uid].name: f"unexpected {type(error).__name__}" for each in self._claims.held(uid)}
+            errors |= {each.name: f"unexpected {type(error).__name__}" for each in self._claims.unread(uid)}
+        if errors:
+            self._claims.pod_failed(uid, errors, self._clock.monotonic(), self._clock.wall())
+        else:
+            self._claims.pod_succeeded(uid)
+
+    async def unprepare(self, key: ClaimKey) -> None:
+        """Unprepare a claim that no pod uses any more. A failure is noted, after which it is tried again."""
+        try:
+            claim = self._claims.unused(key)
+            await self._drivers.until_known(claim.parts if claim is not None else ())
+            async with self._turn_of(key):
+                error = await self._undo(key)
+        except Exception as failure:
+            log.exception("resource claim %s/%s: unexpected failure", *key)
+            error = f"unexpected {type(failure).__name__}"
+        if error:
+            self._claims.unprepare_failed(key, error, self._clock.monotonic(), self._clock.wall())
+
+    def _turn_of(self, key: ClaimKey) -> asyncio.Lock:
+        return self._turns.setdefault(key, asyncio.Lock())
+
+    async def _read(self, uid: str) -> Errors:
+        """Give the pod the claims that it has not got yet, all or none; return why it cannot have some."""
+        pod, unread = self._claims.pod(uid), self._claims.unread(uid)
+        if pod is None or not unread:
+            return {}
+        found = await asyncio.gather(*(self._read_claim(pod, requested) for requested in unread))
+        errors = {
+            requested.name: plain(str(error))
+            for requested, error in zip(unread, found, strict=True)
+            if isinstance(error, ClaimError)
+        }
+        for requested, claim in zip(unread, found, strict=True):
+            if not errors and isinstance(claim, AllocatedClaim):
+                try:
+                    self._claims.use(uid, requested, claim)
+                except ClaimError as error:
+                    errors[requested.name] = plain(str(error))
+        return errors
+
+    async def _read_claim(self, pod: PodIdentity, requested: RequestedClaim) -> AllocatedClaim | ClaimError:
+        try:
+            if requested.error:
+                raise ClaimError(requested.error)
+            found = await self._content.read(ObjectKey(CLAIM, pod.namespace, requested.claim))
+            if found.object is None:
+                why = found.problem.text if found.problem is not None else "it is not there"
+                where = f"ResourceClaim {requested.claim} referenced by pod {pod.name}"
+                raise ClaimError(f"failed to fetch {where}: {why}")
+            return allocated_claim(pod, requested, found.object)
+        except ClaimError as error:
+            return error
+
+    async def _call(self, uid: str) -> Errors:
+        """Have each driver prepare what it has not prepared of the pod's claims; return why it has not."""
+        errors: Errors = {}
+        calls = self._claims.to_call(uid)
+        for driver in sorted(calls):
+            missing = self._drivers.missing(driver)
+            for claim in calls[driver] if not missing else calls.pop(driver):
+                if missing:
+                    errors.setdefault(claim.pods[uid].name, missing)
+                else:
+                    self._claims.called(claim.key, driver)
+        unsaved = await self._save()
+        if unsaved:
+            return {claim.pods[uid].name: unsaved for claim in self._claims.held(uid)}
+        crash_point("volume.claim.saved")
+        outcomes = await asyncio.gather(*(self._drivers.prepare(driver, claims) for driver, claims in calls.items()))
+        crash_point("volume.claim.answered")
+        for (driver, claims), outcome in zip(calls.items(), outcomes, strict=True):
+            for claim in claims:
+                if claim.uid in outcome.devices:
+                    self._claims.prepared(claim.key, driver, outcome.devices[claim.uid])
+                else:
+                    errors.setdefault(claim.pods[uid].name, outcome.errors[claim.uid])
+        if calls:
+            await self._save()
+            crash_point("volume.claim.prepared")
+        return errors
+
+    async def _undo(self, key: ClaimKey) -> str:
+        """Have each driver unprepare the claim; return why one has not, "" = there is nothing left to do."""
+        claim = self._claims.unused(key)
+        if claim is None:
+            return ""
+        await self._save()  # where that fails, the next process unprepares the claim once more
+        called = sorted(driver for driver, part in claim.parts.items() if part.state is not PartState.NEW)
+        found = await asyncio.gather(*(self._undo_part(claim, driver) for driver in called))
+        crash_point("volume.claim.unprepared")
+        await self._save()
+        return next((error for error in found if error), "")
+
+    async def _undo_part(self, claim: Claim, driver: str) -> str:
+        error = await self._drivers.unprepare(driver, claim)
+        if not error:
+            self._claims.unprepared(claim.key, driver)
+        return error

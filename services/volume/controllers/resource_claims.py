@@ -1,0 +1,189 @@
+"""Has the drivers of this node prepare the resource claims of pods before their containers start, and unprepare them
+after the last pod that uses them has ended; publishes how far that is (node.md 4.16).
+
+Each pod and each claim has a task of its own: a driver that hangs delays no other.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bus.interface import Bus, Change, Deleted, Freshness, OwnedStream, Put
+from bus.messages.event import KubeEvent
+from bus.messages.podsync import PodState, PodVolumes
+from bus.messages.resource_claims import ClaimState, PodClaims
+from bus.stream import EventRecorder
+from services.volume.adapters.claim_files import ClaimRecord
+from services.volume.adapters.cluster_content import ClusterContent
+from services.volume.adapters.threads import Threads
+from services.volume.controllers.claim_work import ClaimWork
+from services.volume.controllers.driver_calls import DriverCalls
+from services.volume.core.resource_claims.claim import ClaimKey
+from services.volume.core.resource_claims.claims_of_node import ClaimsOfNode
+from services.volume.core.resource_claims.pod_claims import PodIdentity, requested_claims
+from shared.time.clock import Clock
+
+log = logging.getLogger(__name__)
+
+RECORD = "bulkhead/volume/resource_claims.json"  # below the root directory
+_TROUBLE, _OVERDUE = "resource claim record", "resource claims"
+_MAX_SHOWN_CLAIMS = 5  # that a trouble names
+
+Name = TypeVar("Name", str, ClaimKey)
+
+
+class ResourceClaims:
+    """Prepares and unprepares claims. `run` is the loop."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        clock: Clock,
+        root: Path,
+        stream: OwnedStream[PodClaims],
+        content: ClusterContent,
+        drivers: DriverCalls,
+        events: EventRecorder,
+    ) -> None:
+        self._bus, self._clock, self._stream, self._events = bus, clock, stream, events
+        self._drivers = drivers
+        self._record = ClaimRecord(root / RECORD)
+        self._claims = ClaimsOfNode()
+        self._work = ClaimWork(self._claims, clock, content, drivers, self._save)
+        self._threads = Threads("resource claim record", 1, clock)
+        self._tasks: dict[str | ClaimKey, asyncio.Task[None]] = {}  # by pod UID, or key of a claim
+        self._changed = asyncio.Event()
+
+    def on_volumes(self, change: Change[PodVolumes]) -> None:
+        """Follow `pods.volumes`."""
+        match change:
+            case Put(uid, item) if item.state in (PodState.SYNC, PodState.TERMINATING):
+                identity = PodIdentity(uid=uid, name=item.name, namespace=item.namespace)
+                requested = requested_claims(identity, item.pod)
+                if requested or uid in self._claims.pods():
+                    self._claims.set_pod(identity, requested, starts=item.state is PodState.SYNC)
+            case Put(uid, _):
+                self._claims.end_pod(uid)
+            case Deleted(uid):
+                self._claims.withdraw_pod(uid)
+            case Freshness(complete, stale):
+                self._claims.set_freshness(complete=complete, stale=stale)
+        if self._claims.pods() or self._stream.keys():
+            self._changed.set()
+
+    def drivers_changed(self) -> None:
+        """Try again what waits after a failure: a driver has come or gone, or all that are there are known."""
+        self._drivers.drivers_changed()
+        self._claims.retry()
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Prepare and unprepare until cancelled."""
+        await self._restore()
+        try:
+            while True:
+                self._changed.clear()
+                await self._turn()
+                now = self._clock.monotonic()
+                wait = self._claims.next_attempt(now) - now
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if wait == math.inf else wait):
+                        await self._changed.wait()
+        finally:
+            tasks = list(self._tasks.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def close(self) -> None:
+        """Write the record no more."""
+        self._threads.close()
+
+    async def _restore(self) -> None:
+        try:
+            self._claims.restored(await self._threads.call(self._record.load))
+        except (OSError, ValueError) as error:
+            remedy = (
+                "claims of running pods are prepared again; devices of others stay in use until the driver restarts"
+            )
+            log.warning("%s: cannot be read: %s (%s)", self._record.path, error, remedy)
+
+    async def _turn(self) -> None:
+        """Publish, and begin what is due."""
+        if self._claims.release():
+            await self._save()
+        now = self._clock.monotonic()
+        for uid in {*self._claims.pods(), *self._stream.keys()}:
+            self._publish(uid, now)
+        self._stream.mark_complete()
+        self._report()
+        for uid in self._claims.pods_due(now):
+            self._begin(uid, self._work.prepare)
+        for key in self._claims.claims_due(now):
+            self._begin(key, self._work.unprepare)
+
+    def _begin(self, name: Name, work: Callable[[Name], Coroutine[Any, Any, None]]) -> None:
+        if name not in self._tasks:
+            self._tasks[name] = asyncio.create_task(self._perform(name, work(name)), name=f"resource claims of {name}")
+
+    async def _perform(self, name: str | ClaimKey, work: Awaitable[None]) -> None:
+        try:
+            await work
+        finally:
+            del self._tasks[name]
+            self._changed.set()
+
+    async def _save(self) -> str:
+        """Write the record; return why it cannot be written, which is a trouble, too."""
+        try:
+            await self._threads.call(self._record.save, self._claims.claims)
+        except OSError as error:
+            line = f"{self._record.path}: cannot be written: {error.strerror} (free space or repair the file system)"
+            self._bus.trouble(_TROUBLE, line)
+            return line
+        self._bus.trouble(_TROUBLE, None)
+        return ""
+
+    def _publish(self, uid: str, now: float) -> None:
+        before, after = self._stream.get(uid), self._claims.shown(uid, now)
+        if after is None:
+            self._stream.delete(uid, "it has no claims any more")
+        elif after != before:
+            self._stream.put(uid, after, "changed")
+            known = {claim.error for claim in before.claims} if before is not None else set()
+            for claim in after.claims:
+                if claim.error not in ("", *known):
+                    known.add(claim.error)
+                    self._note(uid, claim.error, ends=claim.state is ClaimState.UNPREPARING)
+
+    def _note(self, uid: str, error: str, *, ends: bool) -> None:
+        """Log an error that the pod did not have before; one that keeps it from starting is an event, too."""
+        pod = self._claims.pod(uid)
+        log.warning("pod %s: %s", f"{pod.namespace}/{pod.name}" if pod is not None else uid, error)
+        if pod is not None and not ends:
+            message = f"Failed to prepare dynamic resources: {error}"
+            self._events.record(
+                KubeEvent(
+                    type="Warning",
+                    reason="FailedPrepareDynamicResources",
+                    message=message,
+                    namespace=pod.namespace,
+                    name=pod.name,
+                    uid=pod.uid,
+                )
+            )
+
+    def _report(self) -> None:
+        """Name the claims that could not be unprepared for a long time."""
+        items = [item for uid in sorted(self._stream.keys()) if (item := self._stream.get(uid)) is not None]
+        lines = dict.fromkeys(
+            f"ResourceClaim {claim.claim}: {claim.error} (start the driver)"
+            for item in items
+            if item.overdue
+            for claim in item.claims
+        )
+        self._bus.trouble(_OVERDUE, "; ".join(list(lines)[:_MAX_SHOWN_CLAIMS]) or None)

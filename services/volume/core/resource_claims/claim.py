@@ -1,0 +1,93 @@
+"""Defines a resource claim as this node has it: which pods use it, and what its drivers have done; pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from bus.messages.resource_claims import ClaimDevice
+from services.volume.core.resource_claims.driver_checks import Device
+
+ClaimKey = tuple[str, str]  # namespace and name
+
+
+class PartState(StrEnum):
+    """What a driver has done for a claim. CALLED: it was called, and the outcome is not known or failed; it must be
+    called to prepare, and also to unprepare."""
+
+    NEW = "new"
+    CALLED = "called"
+    PREPARED = "prepared"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Has the part of one driver. `devices`: those that it named when it prepared them last."""
+
+    state: PartState = PartState.NEW
+    devices: tuple[Device, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """Has the use of a claim by a pod. `name`: of the claim within the pod; `containers`: container -> requests, of
+    extended resources."""
+
+    name: str
+    containers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """Has a claim. `pods`: its uses by pod UID, `parts`: by driver."""
+
+    uid: str
+    name: str
+    namespace: str
+    pods: Mapping[str, Use] = field(default_factory=dict)
+    parts: Mapping[str, Part] = field(default_factory=dict)
+
+    @property
+    def key(self) -> ClaimKey:
+        """Return namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def is_prepared(self) -> bool:
+        """Return whether all its drivers have prepared it."""
+        return all(part.state is PartState.PREPARED for part in self.parts.values())
+
+    @property
+    def devices(self) -> tuple[ClaimDevice, ...]:
+        """Return the devices of all drivers, as messages have them."""
+        return tuple(
+            ClaimDevice(
+                driver=driver,
+                pool=device.pool,
+                device=device.device,
+                share_id=device.share_id,
+                requests=device.requests,
+                cdi_devices=device.cdi_devices,
+            )
+            for driver, part in sorted(self.parts.items())
+            for device in part.devices
+        )
+
+    def used_by(self, pod_uid: str, use: Use) -> "Claim":
+        """Return the claim with a further user."""
+        return replace(self, pods={**self.pods, pod_uid: use})
+
+    def without(self, pod_uid: str) -> "Claim":
+        """Return the claim without a user."""
+        return replace(self, pods={uid: use for uid, use in self.pods.items() if uid != pod_uid})
+
+    def with_part(self, driver: str, part: Part) -> "Claim":
+        """Return the claim with another part of a driver."""
+        return replace(self, parts={**self.parts, driver: part})
+
+    def unsettled(self) -> "Claim":
+        """Return the claim as it is after a boot of the machine, which ends what the drivers have prepared."""
+        parts = {
+            driver: replace(part, state=PartState.CALLED) if part.state is PartState.PREPARED else part
+            for driver, part in self.parts.items()
+        }
+        return replace(self, parts=parts)

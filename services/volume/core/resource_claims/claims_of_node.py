@@ -1,0 +1,223 @@
+"""Decides which resource claims are prepared and unprepared now: compares the claims of the pods that are to run
+with those that the drivers have prepared (node.md 4.16); pure.
+
+A claim that a pod has got stays the pod's until the pod has ended, whatever becomes of the ResourceClaim. The use by
+the last pod stays until the claim is unprepared. Times are seconds of one monotonic clock, except `wall`.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from bus.messages.resource_claims import PodClaims
+from services.volume.core.resource_claims.claim import Claim, ClaimKey, Part, PartState, Use
+from services.volume.core.resource_claims.claim_failures import Failures
+from services.volume.core.resource_claims.driver_checks import Device
+from services.volume.core.resource_claims.pod_claims import AllocatedClaim, ClaimError, PodIdentity, RequestedClaim
+from services.volume.core.resource_claims.shown_claims import ended_pod, running_pod
+
+_PREPARE, _UNPREPARE = "prepare dynamic resources: ", "unprepare dynamic resources: "
+
+
+@dataclass
+class _Pod:
+    identity: PodIdentity
+    requested: tuple[RequestedClaim, ...]
+    starts: bool  # what is not prepared yet is prepared
+    failures: Failures = field(default_factory=Failures)
+
+
+class ClaimsOfNode:
+    """Keeps the pods that are to run, and the claims. `key` of a claim: its namespace and name."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, _Pod] = {}
+        self._ended: set[str] = set()  # UIDs of pods that have ended and use a claim
+        self._claims: dict[ClaimKey, Claim] = {}
+        self._unprepare: dict[ClaimKey, Failures] = {}
+        self._knows_all = False  # every pod that is not among `_pods` has ended
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Return the claims, for the record."""
+        return tuple(claim for _, claim in sorted(self._claims.items()))
+
+    # Pods.
+
+    def restored(self, claims: Iterable[Claim]) -> None:
+        """Take the claims of the record."""
+        for claim in claims:
+            self._claims.setdefault(claim.key, claim)
+
+    def set_pod(self, identity: PodIdentity, requested: tuple[RequestedClaim, ...], *, starts: bool) -> None:
+        """Note that the pod is to run with these claims; not `starts`: it is ending, and keeps those it has."""
+        pod = self._pods.get(identity.uid)
+        if pod is not None and pod.requested != requested:
+            pod.failures.retry()
+        failures = pod.failures if pod is not None else Failures()
+        self._pods[identity.uid] = _Pod(identity, requested, starts, failures)
+        self._ended.discard(identity.uid)
+
+    def end_pod(self, uid: str) -> None:
+        """Note that the containers of the pod are gone."""
+        self._pods.pop(uid, None)
+        if any(uid in claim.pods for claim in self._claims.values()):
+            self._ended.add(uid)
+
+    def withdraw_pod(self, uid: str) -> None:
+        """Note that nothing is known of the pod any more. It counts as ended once every pod is known."""
+        self._pods.pop(uid, None)
+
+    def set_freshness(self, *, complete: bool, stale: bool) -> None:
+        """Note whether every pod is known."""
+        self._knows_all = complete and not stale
+
+    def pod(self, uid: str) -> PodIdentity | None:
+        """Return the pod if it is to run."""
+        pod = self._pods.get(uid)
+        return pod.identity if pod is not None else None
+
+    def pods(self) -> set[str]:
+        """Return the UIDs of pods that are to run, and of those that use a claim."""
+        return self._pods.keys() | {uid for claim in self._claims.values() for uid in claim.pods}
+
+    # What is due.
+
+    def pods_due(self, now: float) -> list[str]:
+        """Return the UIDs of the pods with claims to prepare now."""
+        return [uid for uid, pod in self._to_prepare() if pod.failures.not_before <= now]
+
+    def claims_due(self, now: float) -> list[ClaimKey]:
+        """Return the claims to unprepare now."""
+        return [key for key in self._to_unprepare() if self._failures(key).not_before <= now]
+
+    def next_attempt(self, now: float) -> float:
+        """Return when the next wait after a failure ends; infinity = none waits."""
+        waits = [pod.failures.not_before for _, pod in self._to_prepare()]
+        waits += [self._failures(key).not_before for key in self._to_unprepare()]
+        return min((moment for moment in waits if moment > now), default=math.inf)
+
+    def _to_prepare(self) -> Iterator[tuple[str, _Pod]]:
+        for uid, pod in self._pods.items():
+            held = self._held(uid)
+            lacks = any(each.name not in held for each in pod.requested)
+            if pod.starts and (lacks or not all(claim.is_prepared for claim in held.values())):
+                yield uid, pod
+
+    def _to_unprepare(self) -> list[ClaimKey]:
+        return [key for key, claim in self._claims.items() if self.is_unused(claim)]
+
+    def is_unused(self, claim: Claim) -> bool:
+        """Return whether every pod that uses the claim is known to have ended."""
+        return all(self._has_ended(uid) for uid in claim.pods)
+
+    def _has_ended(self, uid: str) -> bool:
+        return uid not in self._pods and (uid in self._ended or self._knows_all)
+
+    # Preparing the claims of a pod.
+
+    def unread(self, uid: str) -> tuple[RequestedClaim, ...]:
+        """Return the claims of the pod that must be read first."""
+        pod, held = self._pods.get(uid), self._held(uid)
+        return tuple(each for each in pod.requested if each.name not in held) if pod is not None else ()
+
+    def use(self, uid: str, requested: RequestedClaim, allocated: AllocatedClaim) -> None:
+        """Give the claim to the pod. Raises ClaimError where one with the same name is not unprepared yet."""
+        if uid not in self._pods:
+            return
+        key = (allocated.namespace, allocated.name)
+        claim = self._claims.get(key)
+        if claim is None:
+            parts = dict.fromkeys(allocated.drivers, Part())
+            claim = Claim(uid=allocated.uid, name=allocated.name, namespace=allocated.namespace, parts=parts)
+        elif claim.uid != allocated.uid:
+            text = f"old ResourceClaim with same name {claim.name} and different UID {claim.uid} still exists"
+            raise ClaimError(f"{text} (previous pod force-deleted?!)")
+        self._claims[key] = claim.used_by(uid, Use(name=requested.name, containers=requested.containers))
+
+    def held(self, uid: str) -> list[Claim]:
+        """Return the claims that the pod has got."""
+        return list(self._held(uid).values())
+
+    def _held(self, uid: str) -> dict[str, Claim]:
+        return {claim.pods[uid].name: claim for claim in self._claims.values() if uid in claim.pods}
+
+    def to_call(self, uid: str) -> dict[str, list[Claim]]:
+        """Return the drivers to call for the pod, each with the claims that it has not prepared."""
+        calls: dict[str, list[Claim]] = {}
+        for claim in self._held(uid).values():
+            for driver, part in claim.parts.items():
+                if part.state is not PartState.PREPARED:
+                    calls.setdefault(driver, []).append(claim)
+        return calls
+
+    def called(self, key: ClaimKey, driver: str) -> None:
+        """Note that the driver is going to be called to prepare the claim."""
+        self._claims[key] = self._claims[key].with_part(driver, Part(state=PartState.CALLED))
+
+    def prepared(self, key: ClaimKey, driver: str, devices: tuple[Device, ...]) -> None:
+        """Note that the driver has prepared the claim."""
+        self._claims[key] = self._claims[key].with_part(driver, Part(state=PartState.PREPARED, devices=devices))
+
+    def pod_failed(self, uid: str, errors: Mapping[str, str], now: float, wall: float) -> None:
+        """Note why claims of the pod are not prepared, by their names within the pod."""
+        if (pod := self._pods.get(uid)) is not None:
+            pod.failures.failed({name: f"{_PREPARE}{text}" for name, text in errors.items()}, now, wall)
+
+    def pod_succeeded(self, uid: str) -> None:
+        """Note that all claims of the pod that were to be prepared are prepared."""
+        if (pod := self._pods.get(uid)) is not None:
+            pod.failures = Failures()
+
+    # Unpreparing a claim.
+
+    def unused(self, key: ClaimKey) -> Claim | None:
+        """Return the claim if it is to be unprepared."""
+        claim = self._claims.get(key)
+        return claim if claim is not None and self.is_unused(claim) else None
+
+    def unprepared(self, key: ClaimKey, driver: str) -> None:
+        """Note that the driver has unprepared the claim."""
+        self._claims[key] = self._claims[key].with_part(driver, Part())
+
+    def unprepare_failed(self, key: ClaimKey, error: str, now: float, wall: float) -> None:
+        """Note why the claim is not unprepared."""
+        self._unprepare.setdefault(key, Failures()).failed({"": f"{_UNPREPARE}{error}"}, now, wall)
+
+    def release(self) -> list[str]:
+        """End the uses by pods that have ended, where the claim is used by others or all drivers have unprepared it;
+        return the UIDs of these pods."""
+        released = []
+        for key, claim in list(self._claims.items()):
+            unused = self.is_unused(claim)
+            if unused and any(part.state is not PartState.NEW for part in claim.parts.values()):
+                continue
+            gone = [uid for uid in claim.pods if self._has_ended(uid)]
+            released += gone
+            for uid in gone:
+                claim = claim.without(uid)
+            self._claims[key] = claim
+            if unused:
+                del self._claims[key]
+                self._unprepare.pop(key, None)
+        self._ended.intersection_update(uid for claim in self._claims.values() for uid in claim.pods)
+        return released
+
+    def retry(self) -> None:
+        """Let everything that waits after a failure be tried now, because a driver has come."""
+        for failures in (*(pod.failures for pod in self._pods.values()), *self._unprepare.values()):
+            failures.retry()
+
+    def _failures(self, key: ClaimKey) -> Failures:
+        return self._unprepare.get(key) or Failures()
+
+    # What is published.
+
+    def shown(self, uid: str, now: float) -> PodClaims | None:
+        """Return the item of the pod; None = it has no claims."""
+        pod, held = self._pods.get(uid), self._held(uid)
+        if self._has_ended(uid):
+            return ended_pod(uid, held, {name: self._failures(claim.key) for name, claim in held.items()}, now)
+        if pod is None:
+            return running_pod(uid, (), held, {})
+        return running_pod(uid, pod.requested, held, pod.failures.errors)

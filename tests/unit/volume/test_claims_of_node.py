@@ -1,0 +1,185 @@
+"""Which resource claims are prepared and unprepared, as pods come, go and share claims: compared with what drivers have
+in use after random sequences, and through the record."""
+
+import random
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.messages.resource_claims import ClaimState
+from services.volume.core.resource_claims.claim import Claim, ClaimKey, Part, PartState, Use
+from services.volume.core.resource_claims.claim_failures import Failures
+from services.volume.core.resource_claims.claim_record import read_record, written_record
+from services.volume.core.resource_claims.claims_of_node import ClaimsOfNode
+from services.volume.core.resource_claims.driver_checks import Device
+from services.volume.core.resource_claims.pod_claims import AllocatedClaim, PodIdentity, RequestedClaim
+
+DRIVERS = ("gpu", "nic")
+
+
+def identity(uid: str) -> PodIdentity:
+    return PodIdentity(uid=uid, name=uid, namespace="shop")
+
+
+def wanted(name: str) -> RequestedClaim:
+    return RequestedClaim(name=name, claim=name)
+
+
+def allocated(name: str, drivers: tuple[str, ...] = DRIVERS) -> AllocatedClaim:
+    return AllocatedClaim(uid=f"uid-of-{name}", name=name, namespace="shop", drivers=drivers)
+
+
+class Play:
+    """Plays drivers and the controller, and keeps what each driver has in use, and which pods run with which claims."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.node = ClaimsOfNode()
+        self.in_use: set[tuple[ClaimKey, str]] = set()  # claims that a driver may have prepared
+        self.pods = 0
+        self.running: dict[str, set[str]] = {}  # pod -> the claims that it has got
+
+    def step(self) -> None:
+        """Let one thing happen."""
+        act = self.chance.choice(
+            (self.start, self.start, self.end, self.prepare, self.prepare, self.unprepare, self.restart)
+        )
+        act()
+        self.node.release()
+        self.check()
+
+    def start(self) -> None:
+        self.pods += 1
+        uid = f"pod{self.pods}"
+        names = self.chance.sample(("a", "b", "c"), self.chance.randint(1, 3))
+        self.running[uid] = set()
+        self.node.set_pod(identity(uid), tuple(map(wanted, names)), starts=True)
+
+    def end(self) -> None:
+        if self.running:
+            uid = self.chance.choice(sorted(self.running))
+            del self.running[uid]
+            self.node.end_pod(uid)
+
+    def prepare(self) -> None:
+        for uid in self.node.pods_due(1e9):
+            for requested in self.node.unread(uid):
+                self.node.use(uid, requested, allocated(requested.claim))
+                self.running[uid].add(requested.claim)
+            for driver, claims in self.node.to_call(uid).items():
+                for claim in claims:
+                    self.node.called(claim.key, driver)
+                    if self.chance.random() < 0.7:
+                        self.in_use.add((claim.key, driver))
+                        if self.chance.random() < 0.7:
+                            self.node.prepared(claim.key, driver, ())
+
+    def unprepare(self) -> None:
+        for key in self.node.claims_due(1e9):
+            claim = self.node.unused(key)
+            assert claim is not None
+            for driver, part in claim.parts.items():
+                if part.state is not PartState.NEW and self.chance.random() < 0.7:
+                    self.in_use.discard((key, driver))
+                    self.node.unprepared(key, driver)
+
+    def restart(self) -> None:
+        """Kill the process; all pods are listed again."""
+        record = orjson.loads(orjson.dumps(written_record(self.node.claims, "boot")))
+        boot = self.chance.choice(("boot", "another boot"))
+        self.node = ClaimsOfNode()
+        self.node.restored(read_record(record, boot))
+        for uid, names in self.running.items():
+            self.node.set_pod(identity(uid), tuple(map(wanted, sorted(names))), starts=True)
+        self.node.set_freshness(complete=True, stale=False)
+
+    def check(self) -> None:
+        known = {claim.key: claim for claim in self.node.claims}
+        for key, driver in self.in_use:
+            assert known[key].parts[driver].state is not PartState.NEW, "a driver has it, and nothing remembers it"
+        for uid, names in self.running.items():
+            assert {claim.name for claim in self.node.held(uid)} == names
+        used = {name for names in self.running.values() for name in names}
+        assert {name for _, name in self.node.claims_due(1e9)} == {name for _, name in known} - used
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_a_driver_has_in_use_is_remembered_until_it_is_unprepared_and_pods_keep_their_claims(seed: int) -> None:
+    play = Play(seed)
+    for _ in range(60):
+        play.step()
+    for uid in list(play.running):
+        del play.running[uid]
+        play.node.end_pod(uid)
+    for _ in range(50):
+        play.unprepare()
+        play.node.release()
+    assert (play.in_use, play.node.claims) == (set(), ())
+
+
+def test_a_pod_that_is_not_listed_counts_as_ended_only_while_every_pod_is_known() -> None:
+    node = ClaimsOfNode()
+    part = Part(state=PartState.PREPARED)
+    node.restored([Claim(uid="x", name="a", namespace="shop", pods={"u": Use(name="a")}, parts={"gpu": part})])
+    assert node.claims_due(0.0) == []
+    node.set_freshness(complete=True, stale=True)
+    assert node.claims_due(0.0) == []
+    node.set_freshness(complete=True, stale=False)
+    assert node.claims_due(0.0) == [("shop", "a")]
+
+
+def test_failures_are_tried_again_later_and_later_and_at_once_when_a_driver_has_come() -> None:
+    node = ClaimsOfNode()
+    node.set_pod(identity("u"), (wanted("a"),), starts=True)
+    waits = []
+    now = 100.0
+    for _ in range(9):
+        assert node.pods_due(now) == ["u"]
+        node.pod_failed("u", {"a": "no"}, now, now)
+        waits.append(node.next_attempt(now) - now)
+        now = node.next_attempt(now)
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
+    node.pod_failed("u", {"a": "no"}, now, now)
+    assert node.pods_due(now) == []
+    node.retry()
+    assert node.pods_due(now) == ["u"]
+
+
+def test_an_error_keeps_the_time_since_when_it_is_there() -> None:
+    failures = Failures()
+    failures.failed({"a": "one", "b": "two"}, 1.0, 11.0)
+    failures.failed({"a": "one", "b": "other"}, 2.0, 12.0)
+    assert failures.errors == {"a": ("one", 11.0), "b": ("other", 12.0)} and failures.began == 1.0
+
+
+def test_a_pod_of_which_nothing_is_known_shows_its_claim_as_it_is() -> None:
+    node = ClaimsOfNode()
+    part = Part(state=PartState.PREPARED, devices=(Device(pool="p", device="d"),))
+    node.restored([Claim(uid="x", name="a", namespace="shop", pods={"u": Use(name="a")}, parts={"gpu": part})])
+    item = node.shown("u", 0.0)
+    assert item is not None and [claim.state for claim in item.claims] == [ClaimState.PREPARED]
+    assert [device.device for device in item.claims[0].devices] == ["d"]
+
+
+TEXT = st.text(max_size=5)
+TEXTS = st.lists(TEXT, max_size=2).map(tuple)
+DEVICE = st.builds(Device, pool=TEXT, device=TEXT, share_id=TEXT, requests=TEXTS, cdi_devices=TEXTS)
+PART = st.builds(Part, state=st.sampled_from(PartState), devices=st.lists(DEVICE, max_size=2).map(tuple))
+USE = st.builds(Use, name=TEXT, containers=st.dictionaries(TEXT, TEXTS, max_size=2))
+CLAIM = st.builds(
+    Claim, uid=TEXT, name=TEXT, namespace=TEXT, pods=st.dictionaries(TEXT, USE, max_size=2),
+    parts=st.dictionaries(TEXT, PART, max_size=2),
+)  # fmt: skip
+
+
+@given(st.lists(CLAIM, max_size=3).map(tuple))
+def test_the_record_has_all_of_the_claims_and_another_boot_has_none_prepared(claims: tuple[Claim, ...]) -> None:
+    record = orjson.loads(orjson.dumps(written_record(claims, "boot")))
+    assert read_record(record, "boot") == claims
+    for boot in ("another", ""):
+        found = read_record(record, boot)
+        states = [part.state for claim in found for part in claim.parts.values()]
+        assert PartState.PREPARED not in states
+        assert [claim.devices for claim in found] == [claim.devices for claim in claims]
