@@ -1,0 +1,92 @@
+"""A driver of dynamic resource allocation as a process of its own, beside volume: killed before and after it has
+prepared a claim, and found again (node.md 4.16)."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.programs.dra_driver import PREPARE, UNPREPARE, V1, V1BETA1, DraDriver
+from tests.service.volume.claim_node import GPU, ClaimNode, claim_node
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+async def node(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ClaimNode]:
+    async with claim_node(monkeypatch) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def driver_process(node: ClaimNode, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Yield a driver that serves until it is killed."""
+    command = [sys.executable, "-m", "tests.programs.dra_driver", str(node.root), GPU, *arguments]
+    process = subprocess.Popen(command, cwd=CHECKOUT)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("fault", ["die", "die after"])
+async def test_a_driver_that_dies_in_a_call_prepares_the_claim_once_it_runs_again(node: ClaimNode, fault: str) -> None:
+    driver = DraDriver(node.root, GPU)  # its files; the process serves
+    driver.fault(PREPARE, fault)
+    node.put("gpu", "u")
+    node.admit("u", "gpu")
+    async with node.node.volume():
+        with driver_process(node) as process:
+            claim = await node.until_error("u", "rpc error: code = Unavailable")
+            assert f"DRA driver {GPU}: " in claim.error and process.wait() == -signal.SIGKILL
+        driver.fault(PREPARE)
+        with driver_process(node):
+            await node.until_prepared("u")
+            assert driver.prepared() == {"uid-of-gpu": "gpu"}
+            node.end("u")
+            await node.until_gone("u")
+            assert driver.prepared() == {}
+
+
+async def test_a_pod_that_ends_while_its_driver_is_dead_is_unprepared_by_the_next_one(node: ClaimNode) -> None:
+    driver = DraDriver(node.root, GPU)
+    node.put("gpu", "u")
+    node.admit("u", "gpu")
+    async with node.node.volume():
+        with driver_process(node):
+            await node.until_prepared("u")
+        node.end("u")
+        await node.until_error("u", "rpc error: code = Unavailable")
+        with driver_process(node):
+            await node.until_gone("u")
+        assert (driver.prepared(), driver.calls(UNPREPARE)) == ({}, [["gpu"]])
+
+
+async def test_a_driver_that_comes_back_with_another_version_is_called_by_it(node: ClaimNode) -> None:
+    driver = DraDriver(node.root, GPU)
+    node.put("gpu", "u")
+    node.admit("u", "gpu")
+    async with node.node.volume():
+        with driver_process(node, "--service", V1BETA1):
+            await node.until_prepared("u")
+        with driver_process(node):
+            await node.node.registered.until(lambda state: [item.version for item in state.values()] == [V1])
+            node.end("u")
+            await node.until_gone("u")
+        assert driver.versions() == [V1BETA1, V1]
+
+
+async def test_prepared_claims_stay_through_restarts_of_volume_and_of_the_driver(node: ClaimNode) -> None:
+    driver = DraDriver(node.root, GPU)
+    node.put("gpu", "u")
+    node.admit("u", "gpu")
+    for _ in range(3):
+        with driver_process(node):
+            async with node.node.volume():
+                await node.until_prepared("u")
+    assert driver.calls(PREPARE) == [["gpu"]]
