@@ -97,8 +97,9 @@ class Volume:
             Path(root),
             bus.own(CLAIMS_PREPARED),
             content,
-            DriverCalls(partial(registration.endpoints, DRA), lambda: registration.complete),
+            DriverCalls(clock, partial(registration.endpoints, DRA), lambda: registration.complete),
             events,
+            context.metrics,
         )
         self._usages = VolumeUsages(reconciler, calls, clock)
         subpaths = SubpathRequests(reconciler, executor, changed.add_pods)

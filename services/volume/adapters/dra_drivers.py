@@ -15,7 +15,7 @@ from shared.plugin_grpc.dra_pb2 import (
 )
 
 CALL_TIMEOUT_SECONDS = 45.0  # with the connection
-_PACKAGE = "k8s.io.kubelet.pkg.apis.dra"
+PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +27,16 @@ class CalledClaim:
     name: str
 
 
+def full_method(service: str, method: str) -> str:
+    """Return the method of a service as gRPC names it."""
+    return f"/k8s.io.kubelet.pkg.apis.dra.{service}/{method}"
+
+
 async def prepare(endpoint: str, service: str, claims: Iterable[CalledClaim]) -> Mapping[str, Answer]:
     """Have the driver prepare the claims; return its answers by the claims' UIDs. `endpoint`: the absolute path of its
     socket; `service`: such as `v1.DRAPlugin`. Raises PluginCallError."""
     request = NodePrepareResourcesRequest(claims=_messages(claims))
-    method = f"/{_PACKAGE}.{service}/NodePrepareResources"
+    method = full_method(service, PREPARE)
     async with connected_async(endpoint) as connection:
         found = await connection.call(method, request, NodePrepareResourcesResponse, CALL_TIMEOUT_SECONDS)
     return {
@@ -55,7 +60,7 @@ async def prepare(endpoint: str, service: str, claims: Iterable[CalledClaim]) ->
 async def unprepare(endpoint: str, service: str, claims: Iterable[CalledClaim]) -> Mapping[str, Answer]:
     """Have the driver unprepare the claims; return its answers by the claims' UIDs. Raises PluginCallError."""
     request = NodeUnprepareResourcesRequest(claims=_messages(claims))
-    method = f"/{_PACKAGE}.{service}/NodeUnprepareResources"
+    method = full_method(service, UNPREPARE)
     async with connected_async(endpoint) as connection:
         found = await connection.call(method, request, NodeUnprepareResourcesResponse, CALL_TIMEOUT_SECONDS)
     return {uid: Answer(error=answer.error) for uid, answer in found.claims.items()}

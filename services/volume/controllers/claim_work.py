@@ -9,9 +9,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from services.volume.adapters.cluster_content import ClusterContent
+from services.volume.controllers.claim_metrics import PREPARE, UNPREPARE
 from services.volume.controllers.driver_calls import DriverCalls
 from services.volume.core.files.object_key import ObjectKey
 from services.volume.core.resource_claims.claim import Claim, ClaimKey, PartState
@@ -34,8 +36,13 @@ CLAIM = "ResourceClaim"
 Errors = dict[str, str]  # by the name of the claim within the pod
 
 
+class _Measure(Protocol):
+    def __call__(self, operation: str, seconds: float, *, failed: bool) -> None: ...
+
+
 class ClaimWork:
-    """Performs the work of `claims`. `save` writes the record, and returns why it cannot be written, "" = it is."""
+    """Performs the work of `claims`. `save` writes the record, and returns why it cannot be written, "" = it is;
+    `measure` receives each operation that has ended."""
 
     def __init__(
         self,
@@ -44,12 +51,15 @@ class ClaimWork:
         content: ClusterContent,
         drivers: DriverCalls,
         save: Callable[[], Awaitable[str]],
+        measure: "_Measure",
     ) -> None:
         self._claims, self._clock, self._content, self._drivers, self._save = claims, clock, content, drivers, save
+        self._measure = measure
         self._turns: WeakValueDictionary[ClaimKey, asyncio.Lock] = WeakValueDictionary()
 
     async def prepare(self, uid: str) -> None:
         """Prepare the claims of a pod. A failure is noted, after which it is tried again."""
+        began = self._clock.monotonic()
         try:
             errors = await self._read(uid)
             if not errors:
@@ -62,13 +72,16 @@ class ClaimWork:
             log.exception("resource claims of pod %s: unexpected failure", uid)
             errors = {each.pods[uid].name: f"unexpected {type(error).__name__}" for each in self._claims.held(uid)}
             errors |= {each.name: f"unexpected {type(error).__name__}" for each in self._claims.unread(uid)}
+        now = self._clock.monotonic()
+        self._measure(PREPARE, now - began, failed=bool(errors))
         if errors:
-            self._claims.pod_failed(uid, errors, self._clock.monotonic(), self._clock.wall())
+            self._claims.pod_failed(uid, errors, now, self._clock.wall())
         else:
             self._claims.pod_succeeded(uid)
 
     async def unprepare(self, key: ClaimKey) -> None:
         """Unprepare a claim that no pod uses any more. A failure is noted, after which it is tried again."""
+        began = self._clock.monotonic()
         try:
             claim = self._claims.unused(key)
             await self._drivers.until_known(claim.parts if claim is not None else ())
@@ -77,8 +90,10 @@ class ClaimWork:
         except Exception as failure:
             log.exception("resource claim %s/%s: unexpected failure", *key)
             error = f"unexpected {type(failure).__name__}"
+        now = self._clock.monotonic()
+        self._measure(UNPREPARE, now - began, failed=bool(error))
         if error:
-            self._claims.unprepare_failed(key, error, self._clock.monotonic(), self._clock.wall())
+            self._claims.unprepare_failed(key, error, now, self._clock.wall())
 
     def _turn_of(self, key: ClaimKey) -> asyncio.Lock:
         return self._turns.setdefault(key, asyncio.Lock())

@@ -18,6 +18,7 @@ from services.volume.core.resource_claims.claim import Claim
 from services.volume.core.resource_claims.driver_checks import Answer, Device, check_prepared, check_unprepared
 from shared.plugin_grpc.connection import PluginCallError
 from shared.text.plain_text import plain
+from shared.time.clock import Clock
 
 MAX_CALLS = 8  # of one driver at the same time; further ones wait
 MAX_WAIT_SECONDS = 10.0  # after the start, for drivers that are about to register
@@ -35,10 +36,12 @@ class Outcome:
 
 
 class DriverCalls:
-    """Calls drivers by name. A driver that hangs delays no other."""
+    """Calls drivers by name. A driver that hangs delays no other. `on_called` receives driver, method, code and seconds
+    of each call that has ended."""
 
-    def __init__(self, endpoints: Endpoints, all_known: Callable[[], bool]) -> None:
-        self._endpoints, self._all_known = endpoints, all_known
+    def __init__(self, clock: Clock, endpoints: Endpoints, all_known: Callable[[], bool]) -> None:
+        self._clock, self._endpoints, self._all_known = clock, endpoints, all_known
+        self.on_called: Callable[[str, str, str, float], None] = lambda *_: None
         self._changed = asyncio.Event()
         self._waited = False
         self._free: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MAX_CALLS))
@@ -63,31 +66,37 @@ class DriverCalls:
 
     async def prepare(self, driver: str, claims: list[Claim]) -> Outcome:
         """Have the driver prepare the claims, in one call."""
-        return await self._call(driver, claims, dra_drivers.prepare, check_prepared)
+        return await self._call(driver, claims, dra_drivers.PREPARE, dra_drivers.prepare, check_prepared)
 
     async def unprepare(self, driver: str, claim: Claim) -> str:
         """Have the driver unprepare the claim; return why it has failed, "" = it has not."""
-        outcome = await self._call(driver, [claim], dra_drivers.unprepare, check_unprepared)
+        outcome = await self._call(driver, [claim], dra_drivers.UNPREPARE, dra_drivers.unprepare, check_unprepared)
         return outcome.errors.get(claim.uid, "")
 
-    async def _call(self, driver: str, claims: list[Claim], call: "_Call", check: "_Check") -> Outcome:
+    async def _call(self, driver: str, claims: list[Claim], method: str, call: "_Call", check: "_Check") -> Outcome:
         names = {claim.uid: claim.name for claim in claims}
         called = [CalledClaim(namespace=claim.namespace, uid=claim.uid, name=claim.name) for claim in claims]
         async with self._free[driver]:
             error = self.missing(driver)
             for plugin in self._endpoints(driver):
+                began, code = self._clock.monotonic(), "Canceled"
                 try:
                     answers = await call(plugin.endpoint, plugin.version, called)
                 except PluginCallError as failure:
+                    code = failure.code
                     error = f"DRA driver {plain(driver)}: {plain(str(failure))}"
                     if failure.code != "Unavailable":
                         break
                 else:
+                    code = "OK"
                     errors = check(names, answers)
                     devices = {uid: answers[uid].devices for uid in names.keys() - errors.keys()}
                     return Outcome(
                         devices, {uid: f"DRA driver {plain(driver)}: {text}" for uid, text in errors.items()}
                     )
+                finally:
+                    full = dra_drivers.full_method(plugin.version, method)
+                    self.on_called(driver, full, code, self._clock.monotonic() - began)
         return Outcome(errors=dict.fromkeys(names, error))
 
 

@@ -20,11 +20,13 @@ from bus.stream import EventRecorder
 from services.volume.adapters.claim_files import ClaimRecord
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.threads import Threads
+from services.volume.controllers.claim_metrics import ClaimMetrics
 from services.volume.controllers.claim_work import ClaimWork
 from services.volume.controllers.driver_calls import DriverCalls
 from services.volume.core.resource_claims.claim import ClaimKey
 from services.volume.core.resource_claims.claims_of_node import ClaimsOfNode
 from services.volume.core.resource_claims.pod_claims import PodIdentity, requested_claims
+from shared.metrics.registry import Registry
 from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -48,12 +50,15 @@ class ResourceClaims:
         content: ClusterContent,
         drivers: DriverCalls,
         events: EventRecorder,
+        metrics: Registry,
     ) -> None:
         self._bus, self._clock, self._stream, self._events = bus, clock, stream, events
         self._drivers = drivers
         self._record = ClaimRecord(root / RECORD)
         self._claims = ClaimsOfNode()
-        self._work = ClaimWork(self._claims, clock, content, drivers, self._save)
+        self._metrics = ClaimMetrics(metrics, lambda: self._claims.claims)
+        drivers.on_called = self._metrics.called
+        self._work = ClaimWork(self._claims, clock, content, drivers, self._save, self._metrics.operated)
         self._threads = Threads("resource claim record", 1, clock)
         self._tasks: dict[str | ClaimKey, asyncio.Task[None]] = {}  # by pod UID, or key of a claim
         self._changed = asyncio.Event()

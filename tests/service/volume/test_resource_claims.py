@@ -339,3 +339,25 @@ async def test_many_pods_of_one_driver_are_prepared(node: ClaimNode) -> None:
             for uid in uids:
                 await node.until_prepared(uid)
         assert len(driver.prepared()) == len(driver.calls(PREPARE)) == 30
+
+
+async def test_operations_and_calls_are_measured_and_claims_counted_under_the_kubelets_names(node: ClaimNode) -> None:
+    driver = node.started_driver()
+    driver.fault(PREPARE, "INTERNAL")
+    node.put("gpu", "u")
+    node.admit("u", "gpu")
+    async with node.node.volume():
+        await node.until_error("u")
+        driver.fault(PREPARE)
+        await node.until_prepared("u")
+        assert node.node.counted("dra_resource_claims_in_use") == {(GPU,): [1.0], ("<any>",): [1.0]}
+        node.end("u")
+        await node.until_gone("u")
+        operations = node.node.counted("dra_operations_duration_seconds").keys()
+        expected = {("PrepareResources", "true"), ("PrepareResources", "false"), ("UnprepareResources", "false")}
+        assert operations == expected
+        service = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
+        calls = node.node.counted("dra_grpc_operations_duration_seconds").keys()
+        outcomes = [(PREPARE, "Internal"), (PREPARE, "OK"), (UNPREPARE, "OK")]
+        assert calls == {(GPU, f"{service}/{method}", code) for method, code in outcomes}
+        assert node.node.counted("dra_resource_claims_in_use") == {("<any>",): [0.0]}
