@@ -71,15 +71,18 @@ def declared() -> dict[str, Family]:
 @cache
 def reference() -> dict[str, tuple[Kind, tuple[str, ...], str]]:
     """Return kind, labels and notes by name, from the tables of node.md 9.1 and 9.3 and the lists of 9.5. A name that
-    begins with an underscore continues the first name of its row: each possible continuation is a name."""
+    begins with an underscore continues the first name of its row: each possible continuation is a name. A row with
+    labels and the note "same" has the notes of the row before."""
     rows: dict[str, tuple[Kind, tuple[str, ...], str]] = {}
     labels: tuple[str, ...] = ()
+    notes = ""
     section = REFERENCE.read_text(encoding="utf-8").partition("## 9. Metrics")[2].partition("### 9.4")[0]
     for line in section.splitlines():
         if (row := _ROW.match(line)) is None:
             continue
-        _, names, kind, listed, notes = row.groups()
-        if " same " not in line:
+        _, names, kind, listed, found = row.groups()
+        notes = notes if listed and found.strip() == "same" else found
+        if listed or " same " not in line:
             labels = tuple(re.sub(r'="[^}]*', "", listed).split(",")) if listed else ()
         first = ""
         for name in re.split(r", | / ", names.replace("★ ", "")):

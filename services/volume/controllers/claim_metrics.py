@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from services.volume.core.resource_claims.claim import Claim
-from shared.metrics.family import gauge, histogram
+from shared.metrics.family import exponential, gauge, histogram
 from shared.metrics.registry import Registry
 
 PREPARE, UNPREPARE = "PrepareResources", "UnprepareResources"
 ANY_DRIVER = "<any>"
-_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0)
+_BUCKETS = exponential(0.1, (40 / 0.1) ** (1 / 14), 15)
 
 OPERATIONS = histogram(
     "dra_operations_duration_seconds",

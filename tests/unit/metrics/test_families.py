@@ -26,6 +26,7 @@ def test_the_reference_is_read() -> None:
     found = reference()
     assert found["kubelet_running_containers"][:2] == (Kind.GAUGE, ("container_state",))
     assert found["kubelet_runtime_operations_errors_total"][:2] == (Kind.COUNTER, ("operation_type",))
+    assert found["dra_grpc_operations_duration_seconds"][1] == ("driver_name", "method_name", "grpc_status_code")
     assert found["kubelet_http_inflight_requests"][1] == ("method", "path", "server_type", "long_running")
     assert found["prober_probe_total"][1] == ("probe_type", "result", "container", "pod", "namespace", "pod_uid")
     assert len(found) > 90
@@ -43,6 +44,9 @@ def test_a_metric_is_declared_as_the_kubelets(name: str) -> None:
 def _buckets(notes: str, name: str) -> tuple[float, ...]:
     if growing := re.search(r"Exp\(([\d.]+),([\d.]+),(\d+)\)", notes):
         return exponential(float(growing[1]), float(growing[2]), int(growing[3]))
+    if between := re.search(r"ExpRange\(([\d.]+),([\d.]+),(\d+)\)", notes):
+        lowest, highest, count = float(between[1]), float(between[2]), int(between[3])
+        return exponential(lowest, (highest / lowest) ** (1 / (count - 1)), count)
     if listed := re.search(r"(?:^|buckets:? )((?:[\d.]+ )+[\d.]+)", notes):
         return _numbers(listed[1])
     if notes.strip() == "podStart":
