@@ -23,6 +23,8 @@ class ClaimDevice:
     share_id: str = ""  # of a device that several claims share; "" = it is not shared
     requests: tuple[str, ...] = ()  # requests of the claim that it serves; empty = all
     cdi_devices: tuple[str, ...] = ()  # names of CDI devices, such as `example.com/gpu=0`
+    health: str = ""  # `Healthy`, `Unhealthy` or `Unknown`; "" = the driver has never reported health
+    message: str = ""  # one line of the driver about the health
 
 
 @dataclass(frozen=True, kw_only=True)

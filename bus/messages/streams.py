@@ -179,8 +179,8 @@ CLAIMS_PREPARED = Stream(
     "volume",
     PodClaims,
     key=_UID,
-    content="per resource claim of a pod: prepared, with its devices, error, unpreparing",
-    recovery="on disk first: a record of the claims",
+    content="per resource claim of a pod: prepared, with its devices and their health, error, unpreparing",
+    recovery="on disk first: a record of the claims; health is reported again",
 )
 RUNTIME_PODS = Stream(
     "runtime.pods",

@@ -114,3 +114,4 @@ class RegisteredPlugin:
     endpoint: str  # absolute path of the socket of the plugin's own service, of several the one that registered last
     version: str  # of its interface, as the plugin writes it; of a `DRAPlugin` the gRPC service, such as `v1.DRAPlugin`
     csi: CsiNode | None = None  # of a `CSIPlugin`
+    health: str = ""  # of a `DRAPlugin`: the gRPC service that reports the health of its devices; "" = it has none

@@ -34,6 +34,7 @@ from services.volume.adapters.threads import call_in_loop
 from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.controllers.csi_limits import CsiLimits
+from services.volume.controllers.device_health_watch import DeviceHealthWatch
 from services.volume.controllers.device_plugins import DevicePlugins
 from services.volume.controllers.device_requests import DeviceRequests
 from services.volume.controllers.driver_calls import DriverCalls
@@ -98,6 +99,7 @@ class Volume:
             bus.own(CLAIMS_PREPARED),
             content,
             DriverCalls(clock, partial(registration.endpoints, DRA), lambda: registration.complete),
+            DeviceHealthWatch(clock, partial(registration.registered, DRA)),
             events,
             context.metrics,
         )

@@ -18,11 +18,13 @@ from typing import Any
 
 import grpc
 
+from shared.plugin_grpc import dra_health_pb2, registration_pb2
 from shared.plugin_grpc import dra_pb2 as api
-from shared.plugin_grpc import registration_pb2
 
 V1, V1BETA1 = "v1.DRAPlugin", "v1beta1.DRAPlugin"
+HEALTH_V1, HEALTH_V1ALPHA1 = "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
+WATCH = "NodeWatchResources"
 _POLL_SECONDS = 0.02
 
 
@@ -66,6 +68,11 @@ class DraDriver:
         """Answer with these devices (fields of the message) for the claim of this name."""
         _write(self.directory / "devices.json", {**_read(self.directory / "devices.json"), claim: devices})
 
+    def set_health(self, device: str, health: str, message: str = "", timeout: int = 0) -> None:
+        """Report this health of a device from now on: HEALTHY, UNHEALTHY or UNKNOWN."""
+        path = self.directory / "health.json"
+        _write(path, {**_read(path), device: [health, message, timeout]})
+
     def calls(self, method: str) -> list[list[str]]:
         """Return the names of the claims of each call of the method by all processes."""
         path = self.directory / "calls"
@@ -86,9 +93,10 @@ class DraDriver:
         for path in (self.socket, self.registration):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)
-        self._serve(
-            self.socket, {f"k8s.io.kubelet.pkg.apis.dra.{name}": self._handlers(name) for name in self.services}
-        )
+        health = {name: self._health_handlers(name) for name in self.services if name in (HEALTH_V1, HEALTH_V1ALPHA1)}
+        calls = {f"k8s.io.kubelet.pkg.apis.dra.{name}": self._handlers(name) for name in (V1, V1BETA1)}
+        named = {name: calls[name] for name in calls if name.split("dra.", 1)[1] in self.services}
+        self._serve(self.socket, {**named, **health})
         answer = registration_pb2.PluginInfo(
             type="DRAPlugin", name=self.name, endpoint=str(self.socket), supported_versions=self.services
         )
@@ -139,6 +147,43 @@ class DraDriver:
                 response_serializer=_serialized,
             ),
         }
+
+    def _health_handlers(self, service: str) -> dict[str, Any]:
+        return {
+            WATCH: grpc.unary_stream_rpc_method_handler(
+                lambda request, context: self._watch(service, context),
+                request_deserializer=dra_health_pb2.NodeWatchResourcesRequest.FromString,
+                response_serializer=_serialized,
+            )
+        }
+
+    def _watch(self, service: str, context: Any) -> Iterator[Any]:
+        """Report the health of all devices whenever it has changed."""
+        with self._lock, (self.directory / "calls").open("a") as calls:
+            calls.write(json.dumps([WATCH, service, []]) + "\n")
+        sent: Any = None
+        while not self._ended.is_set() and context.is_active():
+            reported = (
+                _read(self.directory / "health.json"),
+                str(_read(self.directory / "faults.json").get(WATCH, "")),
+            )
+            if reported != sent:
+                sent = reported
+                devices, fault = reported
+                if fault.isupper():
+                    context.abort(grpc.StatusCode[fault], f"{WATCH} fails on request")
+                report = dra_health_pb2.NodeWatchResourcesResponse()
+                for name, (health, message, timeout) in devices.items():
+                    report.devices.add(
+                        device={"pool_name": "node", "device_name": name},
+                        health=health,
+                        message=message,
+                        health_check_timeout_seconds=timeout,
+                    )
+                if fault == "many":
+                    report.devices.extend([dra_health_pb2.DeviceHealth()] * 10_001)
+                yield b"\xff\xff" if fault == "garbage" else report
+            time.sleep(_POLL_SECONDS)
 
     def _serve(self, socket: Path, services: dict[str, Any]) -> None:
         server = grpc.server(self._threads)

@@ -10,7 +10,7 @@ from shared.metrics.registry import Registry
 
 PREPARE, UNPREPARE = "PrepareResources", "UnprepareResources"
 ANY_DRIVER = "<any>"
-_BUCKETS = exponential(0.1, (40 / 0.1) ** (1 / 14), 15)
+_BUCKETS = exponential(0.1, 1.534127404634391, 15)  # to 40
 
 OPERATIONS = histogram(
     "dra_operations_duration_seconds",

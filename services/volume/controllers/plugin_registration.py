@@ -72,6 +72,10 @@ class PluginRegistration:
         """Return the plugins of this type and name at all their sockets, the last registered one first."""
         return self._registry.named(kind, name)
 
+    def registered(self, kind: str) -> dict[str, RegisteredPlugin]:
+        """Return the plugins of this type by name."""
+        return {plugin.name: plugin for plugin in self._registry.plugins().values() if plugin.type == kind}
+
     @property
     def complete(self) -> bool:
         """Return whether the plugins that are there are known."""

@@ -22,10 +22,12 @@ from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.threads import Threads
 from services.volume.controllers.claim_metrics import ClaimMetrics
 from services.volume.controllers.claim_work import ClaimWork
+from services.volume.controllers.device_health_watch import DeviceHealthWatch
 from services.volume.controllers.driver_calls import DriverCalls
 from services.volume.core.resource_claims.claim import ClaimKey
 from services.volume.core.resource_claims.claims_of_node import ClaimsOfNode
 from services.volume.core.resource_claims.pod_claims import PodIdentity, requested_claims
+from services.volume.core.resource_claims.shown_claims import with_health
 from shared.metrics.registry import Registry
 from shared.time.clock import Clock
 
@@ -49,11 +51,13 @@ class ResourceClaims:
         stream: OwnedStream[PodClaims],
         content: ClusterContent,
         drivers: DriverCalls,
+        health: DeviceHealthWatch,
         events: EventRecorder,
         metrics: Registry,
     ) -> None:
         self._bus, self._clock, self._stream, self._events = bus, clock, stream, events
-        self._drivers = drivers
+        self._drivers, self._health = drivers, health
+        health.on_change = self._on_health
         self._record = ClaimRecord(root / RECORD)
         self._claims = ClaimsOfNode()
         self._metrics = ClaimMetrics(metrics, lambda: self._claims.claims)
@@ -83,6 +87,7 @@ class ResourceClaims:
     def drivers_changed(self) -> None:
         """Try again what waits after a failure: a driver has come or gone, or all that are there are known."""
         self._drivers.drivers_changed()
+        self._health.drivers_changed()
         self._claims.retry()
         self._changed.set()
 
@@ -94,7 +99,7 @@ class ResourceClaims:
                 self._changed.clear()
                 await self._turn()
                 now = self._clock.monotonic()
-                wait = self._claims.next_attempt(now) - now
+                wait = min(self._claims.next_attempt(now), self._health.health.next_end(now)) - now
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(None if wait == math.inf else wait):
                         await self._changed.wait()
@@ -103,10 +108,15 @@ class ResourceClaims:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self._health.close()
 
     def close(self) -> None:
         """Write the record no more."""
         self._threads.close()
+
+    def _on_health(self) -> None:
+        if self._stream.keys():
+            self._changed.set()
 
     async def _restore(self) -> None:
         try:
@@ -154,10 +164,10 @@ class ResourceClaims:
         return ""
 
     def _publish(self, uid: str, now: float) -> None:
-        before, after = self._stream.get(uid), self._claims.shown(uid, now)
-        if after is None:
+        before, claims = self._stream.get(uid), self._claims.shown(uid, now)
+        if claims is None:
             self._stream.delete(uid, "it has no claims any more")
-        elif after != before:
+        elif (after := with_health(claims, self._health.health, now)) != before:
             self._stream.put(uid, after, "changed")
             known = {claim.error for claim in before.claims} if before is not None else set()
             for claim in after.claims:

@@ -7,12 +7,12 @@ import pytest
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
-from shared.plugin_grpc import csi_pb2, device_plugin_pb2, dra_pb2, registration_pb2
+from shared.plugin_grpc import csi_pb2, device_plugin_pb2, dra_health_pb2, dra_pb2, registration_pb2
 
 ROOM = Path(csi_pb2.__file__).parent
 
 
-@pytest.mark.parametrize("module", [csi_pb2, device_plugin_pb2, dra_pb2, registration_pb2])
+@pytest.mark.parametrize("module", [csi_pb2, device_plugin_pb2, dra_health_pb2, dra_pb2, registration_pb2])
 def test_the_generated_module_is_that_of_its_proto_file(module: Any, tmp_path: Path) -> None:
     described = module.DESCRIPTOR
     compiled = tmp_path / "compiled"

@@ -87,7 +87,8 @@ def _count(node: NodeInfo) -> int:
 
 def registered_plugin(info: PluginInfo, version: str) -> RegisteredPlugin:
     """Return the device plugin or DRA driver as it is published."""
-    return RegisteredPlugin(type=info.type, name=info.name, endpoint=info.endpoint, version=version)
+    health = driver_checks.health_service_of(info.versions) if info.type == DRA else ""
+    return RegisteredPlugin(type=info.type, name=info.name, endpoint=info.endpoint, version=version, health=health)
 
 
 def unusable_device_plugin(error: Exception) -> UnusablePluginError:

@@ -11,6 +11,7 @@ from shared.text.plain_text import plain
 
 # gRPC services that the agent can call, as a driver names them among its versions.
 SERVICES = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
+HEALTH_SERVICES = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")  # the first one that a driver has is called
 MAX_NAME_CHARACTERS = 63  # of a driver
 MAX_SERVICES_CHARACTERS = 4096  # of all services that a driver names; real ones name two or three
 MAX_DEVICES = 1024  # of one claim by one driver
@@ -61,6 +62,11 @@ def service_of(services: tuple[str, ...]) -> str:
             f"({_listed(SERVICES)})"
         )
     return found
+
+
+def health_service_of(services: tuple[str, ...]) -> str:
+    """Return the service that reports the health of the driver's devices, "" = it has none."""
+    return next((service for service in HEALTH_SERVICES if service in services), "")
 
 
 def check_prepared(names: Mapping[str, str], answers: Mapping[str, Answer]) -> dict[str, str]:

@@ -1,10 +1,12 @@
 """Makes the item of a pod in `claims.prepared`; pure."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from bus.messages.resource_claims import ClaimState, PodClaim, PodClaims
+from bus.messages.resource_claims import ClaimDevice, ClaimState, PodClaim, PodClaims
 from services.volume.core.resource_claims.claim import Claim
 from services.volume.core.resource_claims.claim_failures import Failures
+from services.volume.core.resource_claims.device_health import DeviceHealth
 from services.volume.core.resource_claims.pod_claims import RequestedClaim
 
 MAX_UNPREPARE_SECONDS = 300.0  # of failures, after which nothing needs to wait for the claims of a pod
@@ -37,6 +39,19 @@ def ended_pod(uid: str, held: Mapping[str, Claim], failures: Mapping[str, Failur
         claims.append(PodClaim(name=name, claim=claim.name, state=state, uid=claim.uid, error=error, since=since))
     overdue = all(each.count and now - each.began >= MAX_UNPREPARE_SECONDS for each in failures.values())
     return PodClaims(uid=uid, claims=tuple(claims), overdue=overdue)
+
+
+def with_health(item: PodClaims, health: DeviceHealth, now: float) -> PodClaims:
+    """Return the item with the health of the devices, as far as their drivers report it."""
+    return replace(item, claims=tuple(replace(claim, devices=_healthy(claim, health, now)) for claim in item.claims))
+
+
+def _healthy(claim: PodClaim, health: DeviceHealth, now: float) -> tuple[ClaimDevice, ...]:
+    states = [health.state(device.driver, device.pool, device.device, now) for device in claim.devices]
+    return tuple(
+        device if state is None else replace(device, health=state.health, message=state.message)
+        for device, state in zip(claim.devices, states, strict=True)
+    )
 
 
 def _held(uid: str, claim: Claim, errors: Errors) -> PodClaim:
