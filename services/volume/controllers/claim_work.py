@@ -99,7 +99,7 @@ class ClaimWork:
         return self._turns.setdefault(key, asyncio.Lock())
 
     async def _read(self, uid: str) -> Errors:
-        """Give the pod the claims that it has not got yet, all or none; return why it cannot have some."""
+        """Give the pod the claims that it has not got yet, if it may have all of them; return why it cannot."""
         pod, unread = self._claims.pod(uid), self._claims.unread(uid)
         if pod is None or not unread:
             return {}

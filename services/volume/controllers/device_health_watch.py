@@ -48,8 +48,9 @@ class DeviceHealthWatch:
                 self._tasks[name] = (plugin, following)
 
     async def close(self) -> None:
-        """Follow no driver any more."""
+        """Follow no driver until `drivers_changed` is called again."""
         tasks = [task for _, task in self._tasks.values()]
+        self._tasks.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

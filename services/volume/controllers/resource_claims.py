@@ -73,8 +73,7 @@ class ResourceClaims:
             case Put(uid, item) if item.state in (PodState.SYNC, PodState.TERMINATING):
                 identity = PodIdentity(uid=uid, name=item.name, namespace=item.namespace)
                 requested = requested_claims(identity, item.pod)
-                if requested or uid in self._claims.pods():
-                    self._claims.set_pod(identity, requested, starts=item.state is PodState.SYNC)
+                self._claims.set_pod(identity, requested, starts=item.state is PodState.SYNC)
             case Put(uid, _):
                 self._claims.end_pod(uid)
             case Deleted(uid):
@@ -94,6 +93,7 @@ class ResourceClaims:
     async def run(self) -> None:
         """Prepare and unprepare until cancelled."""
         await self._restore()
+        self._health.drivers_changed()
         try:
             while True:
                 self._changed.clear()

@@ -95,6 +95,26 @@ async def test_a_pod_that_ended_while_volume_was_away_is_unprepared_only_when_ev
         assert driver.prepared() == {"uid-of-other": "other"}
 
 
+async def test_a_pod_that_runs_keeps_a_claim_that_its_item_names_no_longer(node: ClaimNode) -> None:
+    """podsync was restarted too, and has no status of the pod, in which its extended resources are."""
+    driver = node.started_driver()
+    node.put("extended", "u", owner="u")
+    node.admit_extended("u", "extended", ("c", "r"))
+    async with node.node.volume():
+        await node.until_prepared("u")
+    node.admit("u")
+    async with node.node.volume():
+        [claim] = await node.until_prepared("u")
+        assert (claim.claim, claim.containers) == ("extended", {"c": ("r",)})
+        node.put("other", "v")
+        node.admit("v", "other")
+        await node.until_prepared("v")
+        assert driver.calls(UNPREPARE) == []
+        node.end("u")
+        await node.until_gone("u")
+        assert driver.calls(UNPREPARE) == [["extended"]]
+
+
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("ends", [False, True])
 async def test_a_kill_leaves_a_claim_prepared_where_a_pod_needs_it_and_else_not(

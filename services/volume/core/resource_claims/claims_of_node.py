@@ -50,7 +50,8 @@ class ClaimsOfNode:
             self._claims.setdefault(claim.key, claim)
 
     def set_pod(self, identity: PodIdentity, requested: tuple[RequestedClaim, ...], *, starts: bool) -> None:
-        """Note that the pod is to run with these claims; not `starts`: it is ending, and keeps those it has."""
+        """Note that the pod is to run with these claims, beside those that it has got; not `starts`: it is ending, and
+        gets no more."""
         pod = self._pods.get(identity.uid)
         if pod is not None and pod.requested != requested:
             pod.failures.retry()
@@ -78,8 +79,9 @@ class ClaimsOfNode:
         return pod.identity if pod is not None else None
 
     def pods(self) -> set[str]:
-        """Return the UIDs of pods that are to run, and of those that use a claim."""
-        return self._pods.keys() | {uid for claim in self._claims.values() for uid in claim.pods}
+        """Return the UIDs of the pods that need or use a claim."""
+        need = {uid for uid, pod in self._pods.items() if pod.requested}
+        return need | {uid for claim in self._claims.values() for uid in claim.pods}
 
     # What is due.
 
@@ -133,6 +135,7 @@ class ClaimsOfNode:
         elif claim.uid != allocated.uid:
             text = f"old ResourceClaim with same name {claim.name} and different UID {claim.uid} still exists"
             raise ClaimError(f"{text} (previous pod force-deleted?!)")
+        self._unprepare.pop(key, None)
         self._claims[key] = claim.used_by(uid, Use(name=requested.name, containers=requested.containers))
 
     def held(self, uid: str) -> list[Claim]:
