@@ -130,6 +130,20 @@ def test_a_pod_that_is_not_listed_counts_as_ended_only_while_every_pod_is_known(
     assert node.claims_due(0.0) == [("shop", "a")]
 
 
+def test_a_pod_that_is_to_run_again_before_its_claim_is_unprepared_keeps_it() -> None:
+    node = ClaimsOfNode()
+    node.set_pod(identity("u"), (wanted("a"),), starts=True)
+    node.use("u", wanted("a"), allocated("a", ("gpu",)))
+    node.prepared(("shop", "a"), "gpu", ())
+    node.end_pod("u")
+    assert (node.claims_due(0.0), node.release()) == ([("shop", "a")], [])
+    node.set_pod(identity("u"), (wanted("a"),), starts=True)
+    assert (node.claims_due(0.0), node.pods_due(0.0), node.unread("u")) == ([], [], ())
+    node.end_pod("u")
+    node.unprepared(("shop", "a"), "gpu")
+    assert (node.release(), node.claims, node.pods(), node.shown("u", 0.0)) == (["u"], (), set(), None)
+
+
 def test_failures_are_tried_again_later_and_later_and_at_once_when_a_driver_has_come() -> None:
     node = ClaimsOfNode()
     node.set_pod(identity("u"), (wanted("a"),), starts=True)

@@ -34,6 +34,7 @@ class ClaimsOfNode:
         self._pods: dict[str, _Pod] = {}
         self._ended: set[str] = set()  # UIDs of pods that have ended and use a claim
         self._claims: dict[ClaimKey, Claim] = {}
+        self._keys: dict[str, set[ClaimKey]] = {}  # of the claims that a pod (UID) uses
         self._unprepare: dict[ClaimKey, Failures] = {}
         self._knows_all = False  # every pod that is not among `_pods` has ended
 
@@ -47,7 +48,10 @@ class ClaimsOfNode:
     def restored(self, claims: Iterable[Claim]) -> None:
         """Take the claims of the record."""
         for claim in claims:
-            self._claims.setdefault(claim.key, claim)
+            if claim.key not in self._claims:
+                self._claims[claim.key] = claim
+                for uid in claim.pods:
+                    self._keys.setdefault(uid, set()).add(claim.key)
 
     def set_pod(self, identity: PodIdentity, requested: tuple[RequestedClaim, ...], *, starts: bool) -> None:
         """Note that the pod is to run with these claims, beside those that it has got; not `starts`: it is ending, and
@@ -62,7 +66,7 @@ class ClaimsOfNode:
     def end_pod(self, uid: str) -> None:
         """Note that the containers of the pod are gone."""
         self._pods.pop(uid, None)
-        if any(uid in claim.pods for claim in self._claims.values()):
+        if uid in self._keys:
             self._ended.add(uid)
 
     def withdraw_pod(self, uid: str) -> None:
@@ -81,7 +85,7 @@ class ClaimsOfNode:
     def pods(self) -> set[str]:
         """Return the UIDs of the pods that need or use a claim."""
         need = {uid for uid, pod in self._pods.items() if pod.requested}
-        return need | {uid for claim in self._claims.values() for uid in claim.pods}
+        return need | self._keys.keys()
 
     # What is due.
 
@@ -136,6 +140,7 @@ class ClaimsOfNode:
             text = f"old ResourceClaim with same name {claim.name} and different UID {claim.uid} still exists"
             raise ClaimError(f"{text} (previous pod force-deleted?!)")
         self._unprepare.pop(key, None)
+        self._keys.setdefault(uid, set()).add(key)
         self._claims[key] = claim.used_by(uid, Use(name=requested.name, containers=requested.containers))
 
     def held(self, uid: str) -> list[Claim]:
@@ -143,7 +148,8 @@ class ClaimsOfNode:
         return list(self._held(uid).values())
 
     def _held(self, uid: str) -> dict[str, Claim]:
-        return {claim.pods[uid].name: claim for claim in self._claims.values() if uid in claim.pods}
+        claims = [self._claims[key] for key in sorted(self._keys.get(uid, ()))]
+        return {claim.pods[uid].name: claim for claim in claims}
 
     def to_call(self, uid: str) -> dict[str, list[Claim]]:
         """Return the drivers to call for the pod, each with the claims that it has not prepared."""
@@ -199,11 +205,14 @@ class ClaimsOfNode:
             released += gone
             for uid in gone:
                 claim = claim.without(uid)
+                self._keys[uid].discard(key)
+                if not self._keys[uid]:
+                    del self._keys[uid]
             self._claims[key] = claim
             if unused:
                 del self._claims[key]
                 self._unprepare.pop(key, None)
-        self._ended.intersection_update(uid for claim in self._claims.values() for uid in claim.pods)
+        self._ended.intersection_update(self._keys)
         return released
 
     def retry(self) -> None:
