@@ -156,6 +156,11 @@ def test_failures_are_tried_again_later_and_later_and_at_once_when_a_driver_has_
         now = node.next_attempt(now)
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
     node.pod_failed("u", {"a": "no"}, now, now)
+    node.set_pod(identity("u"), (wanted("a"),), starts=True)
+    assert node.pods_due(now) == []
+    node.set_pod(identity("u"), (wanted("a"), wanted("b")), starts=True)
+    assert node.pods_due(now) == ["u"], "it needs something else now"
+    node.pod_failed("u", {"a": "no"}, now, now)
     assert node.pods_due(now) == []
     node.retry()
     assert node.pods_due(now) == ["u"]
