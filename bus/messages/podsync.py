@@ -136,6 +136,31 @@ class NodePressure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShutdownGroup:
+    """Has the pods that stop together when the machine shuts down."""
+
+    priority: int  # of the lowest pods in it
+    seconds: float  # that they get together
+    pods: int  # of which something is left: a container, or a mounted volume
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeShutdown:
+    """Stream `node.shutdown`, key `node`: the shutdown of the machine that is in progress, or the last one.
+
+    There is no item where the configuration gives pods no time, and none before the first shutdown.
+    """
+
+    in_progress: bool  # the pods stop, or have stopped, and no pod is admitted
+    over: bool = False  # the machine may go on: every pod has stopped, or its time is over
+    signal: str = ""  # what began the shutdown, such as `PrepareForShutdown`
+    began: str = ""  # RFC 3339
+    groups: tuple[ShutdownGroup, ...] = ()  # in the order in which they stop; empty once it is not in progress
+    group: int = -1  # index of the group that stops now, or stopped last; -1 = none
+    unfinished: tuple[str, ...] = ()  # descriptions of pods that had not stopped when the time of their group ended
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeResources:
     """Stream `node.resources`, key `node`: what this node has and what pods may have of it (node.md 1.6).
 

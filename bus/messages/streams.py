@@ -8,7 +8,16 @@ from bus.messages.bootstrap import CertificateState, NodeConfigStatus
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeImages, NodeObserved, ProbeResults
-from bus.messages.podsync import AdmittedPod, ImagePull, NodePressure, NodeResources, PodProbes, PodStatus, PodVolumes
+from bus.messages.podsync import (
+    AdmittedPod,
+    ImagePull,
+    NodePressure,
+    NodeResources,
+    NodeShutdown,
+    PodProbes,
+    PodStatus,
+    PodVolumes,
+)
 from bus.messages.resource_claims import PodClaims
 from bus.messages.services import SERVICES as SERVICES
 from bus.messages.sources import ApiPodStatus, ChangedObject, DesiredPod, MirrorPod, NodeObject
@@ -125,6 +134,14 @@ NODE_PRESSURE = Stream(
     key=_NODE,
     content="pressure conditions",
     recovery="on disk first: a record of the transition times; the rest is computed again",
+)
+NODE_SHUTDOWN = Stream(
+    "node.shutdown",
+    "podsync",
+    NodeShutdown,
+    key=_NODE,
+    content="the shutdown of the machine: whether it is in progress, its groups of pods, what was not finished in time",
+    recovery="on disk first: a record of the shutdown; whether it is in progress is read again from logind",
 )
 NODE_RESOURCES = Stream(
     "node.resources",

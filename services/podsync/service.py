@@ -28,6 +28,7 @@ from services.podsync.controllers.cpu_metrics import CpuMetrics
 from services.podsync.controllers.eviction import Eviction
 from services.podsync.controllers.followers import Followers
 from services.podsync.controllers.housekeeping import Housekeeping
+from services.podsync.controllers.node_shutdown import ShutdownSequence
 from services.podsync.controllers.placement_checkpoints import PlacementCheckpoints
 from services.podsync.controllers.placement_metrics import PlacementMetrics
 from services.podsync.controllers.pod_loop import PodLoop
@@ -39,16 +40,20 @@ from services.podsync.core.machine import PodSync, Settings
 from shared.cri.interface import Runtime
 from shared.files.checkpoint import Checkpoint
 from shared.host import cgroup_layout
+from shared.host.boot_id import boot_id
 from shared.model.device_action import DeviceAction
+from shared.model.shutdown_groups import Groups
 
 TICK_SECONDS = 1.0
 PRESSURE = "pressure"  # key of the record of the conditions' transitions
+SHUTDOWN = "shutdown"  # key of the record of the machine's shutdown
 
 
 class PodSyncService:
-    """Builds the parts and connects them. Only `loop` calls `core`."""
+    """Builds the parts and connects them. Only `loop` calls `core`. `groups`: the groups of pods that stop one after
+    the other when the machine shuts down, () = a shutdown is not followed."""
 
-    def __init__(self, context: Context, runtime: Runtime) -> None:
+    def __init__(self, context: Context, runtime: Runtime, groups: Groups = ()) -> None:
         config, clock, bus = context.config, context.clock, context.bus
         self.bus, self._deadlines, self._runtime = bus, context.deadlines, runtime
         state, spare = Path(config.root_dir) / "bulkhead" / "podsync", Path(config.run_dir) / "spare" / "podsync"
@@ -80,6 +85,7 @@ class PodSyncService:
             dead_instances_kept=max(config.maximum_dead_containers_per_container, 1),
             joins_cluster=config.joins_cluster,
             agent_start=generation,
+            machine=(machine := boot_id() if groups else ""),
         )
         self.core = PodSync(settings, self.checkpoint.load_all())
         PublishedResources(bus, resources if placer is None else with_placement(resources, placer))
@@ -124,6 +130,17 @@ class PodSyncService:
             saved=node.get(PRESSURE),
             save=partial(self.loop.workers.save_soon, self.node_checkpoint, PRESSURE),
         )
+        self.shutdown = ShutdownSequence(
+            context,
+            self.core,
+            groups,
+            machine,
+            now=steady.now,
+            handle=self.loop.handle,
+            events=events,
+            saved=node.get(SHUTDOWN),
+            save=partial(self.loop.workers.save_now, self.node_checkpoint, SHUTDOWN),
+        )
         if placer is not None:
             self.loop.metrics.on_verdict = PlacementMetrics(context.metrics, placer).count
         if placer is not None and placer.static_cpus:
@@ -136,6 +153,7 @@ class PodSyncService:
 
     def _pods_changed(self) -> None:
         self.eviction.pods_changed()
+        self.shutdown.pods_changed()
         self.placement_checkpoints.pods_changed()
 
     def _known_devices(self) -> Mapping[str, DeviceResource] | None:
@@ -146,8 +164,10 @@ class PodSyncService:
         self.conflicts.announce(self.bus.trouble)
         self.loop.start()
         self.eviction.start()
+        self.shutdown.start()
         housekeeping = self.housekeeping.start()
         eviction = asyncio.create_task(restarted(self.bus, "eviction", self.eviction.run))
+        shutdown = asyncio.create_task(restarted(self.bus, "the shutdown of the machine", self.shutdown.run))
         files = asyncio.create_task(restarted(self.bus, "placement files", self.placement_checkpoints.run))
         try:
             while True:
@@ -158,6 +178,7 @@ class PodSyncService:
         finally:
             housekeeping.cancel()
             eviction.cancel()
+            shutdown.cancel()
             files.cancel()
             for part in (self.loop, self._pull_watch, self.calls, self._runtime):
                 await part.close()

@@ -11,9 +11,9 @@ Owns
     `events/status`; `volumes.reported`, the volumesInUse of the Node after each comparison.
 
 Follows
-    `pods.status`, `pods.admitted`, `pods.desired`, `pods.api_status`, `pods.mirrors`, `node.pressure`, `node.observed`,
-    `node.object`, `node.resources`, `node.images`, `node.config`, `plugins.registered`, `volumes.in_use`, every
-    `events/<service>`, and all beats.
+    `pods.status`, `pods.admitted`, `pods.desired`, `pods.api_status`, `pods.mirrors`, `node.pressure`,
+    `node.shutdown`, `node.observed`, `node.object`, `node.resources`, `node.images`, `node.config`,
+    `plugins.registered`, `volumes.in_use`, every `events/<service>`, and all beats.
 
 Answers
     ReviewToken, ReviewAccess, RequestToken, RequestPodCertificate, PatchClaimStatus: with the answer of the API server.

@@ -1,7 +1,13 @@
-"""The types of the pod and node conditions that a kubelet writes (pods.md 9.4, node.md 1.7). Data only."""
+"""The types of the pod and node conditions that a kubelet writes (pods.md 9.4, node.md 1.7)."""
+
+from collections.abc import Mapping
+from typing import Any
 
 POD_SCHEDULED = "PodScheduled"
 DISRUPTION_TARGET = "DisruptionTarget"  # shared: controllers write it as well
+# Of a pod that is stopped because the machine shuts down, and that starts again after the boot.
+SHUTDOWN_REASON = "TerminationByKubelet"
+SHUTDOWN_MESSAGE = "Pod was terminated in response to imminent node shutdown."
 # Only the kubelet writes these; every other condition of a pod belongs to another writer.
 POD_CONDITIONS = (
     "PodReadyToStartContainers",
@@ -16,3 +22,8 @@ POD_CONDITIONS = (
 
 PRESSURE_CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure")  # in the order in which the Node lists them
 NODE_CONDITIONS = (*PRESSURE_CONDITIONS, "Ready")
+
+
+def is_of_shutdown(condition: Mapping[str, Any]) -> bool:
+    """Return whether a pod's condition says that the node stopped the pod because the machine shuts down."""
+    return condition.get("type") == DISRUPTION_TARGET and condition.get("message") == SHUTDOWN_MESSAGE

@@ -160,6 +160,10 @@ class PodWorkers:
         """Save a record that is not a pod's, beside all workers."""
         self._spawn(self._save(checkpoint, asyncio.to_thread(checkpoint.save, key, data), key), f"save {key}")
 
+    async def save_now(self, checkpoint: Checkpoint, key: str, data: dict[str, Any]) -> str:
+        """Save a record that is not a pod's, and wait for it. Return why it was not saved, "" = it was."""
+        return await self._save(checkpoint, asyncio.to_thread(checkpoint.save, key, data), key)
+
     async def close(self) -> None:
         """End everything under way; the next process continues from the checkpoint."""
         for task in list(self._tasks):

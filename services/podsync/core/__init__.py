@@ -20,7 +20,7 @@ imports other rooms only as this table allows:
     admission      admitted or rejected, and who is preempted   pod placement
     cgroups        names and values of cgroups                  node placement
     checkpoints    the files of the Go kubelet's managers       placement
-    shutdown       the order and the time of pods that stop     nothing
+    shutdown       the order and the time of pods that stop     pod
     log_rotation   rotation and removal of log files            nothing
     pod            state, lifecycle, events, instructions       placement
     node           facts and resources of the node              placement

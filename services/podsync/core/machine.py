@@ -61,6 +61,7 @@ class Settings:
     inherited: Mapping[str, PodPlacement] = field(default_factory=dict)
     plugin_wait_seconds: float = 300.0  # for which a new pod waits for a device plugin that is not connected
     device_action: DeviceAction = DeviceAction.NONE  # on devices that become unhealthy, where a pod has none
+    machine: str = ""  # identity of the boot of the machine, "" = its shutdown is not followed
     joins_cluster: bool = False  # the Node must be known before pods of the API server are admitted
 
 
@@ -73,6 +74,7 @@ class PodSync:
         self._addresses: tuple[str, ...] = ()
         self.node_state = NodeState(settings.started_at, settings.facts, checkpoint or {}, settings.agent_start)
         self.node_state.cpu_retry_seconds = settings.cpu_retry_seconds
+        self.node_state.machine = settings.machine
         self.node_state.admissions.plugin_wait_seconds = settings.plugin_wait_seconds
         self.node_state.admissions.inherited.take_over(settings.inherited)
         self._cpus = ContainerCpus(self.node_state.pods, self.node_state.admissions)
@@ -125,6 +127,7 @@ class PodSync:
         not finished in the runtime."""
         out: list[Instruction] = []
         self.node_state.admissions.reopen_rejected(now, self.node_state.skew)
+        self.node_state.start_those_of_other_boots()
         for uid in list(self.tracked):
             tracked = self.tracked[uid]  # read now: the decisions about earlier pods may have changed it
             # `not_after`, because the clock may have been set back since it was saved.

@@ -24,9 +24,11 @@ from services.podsync.core.pod.events import (
     GarbageFound,
     NodeChanged,
     NodePressureChanged,
+    NodeShutdownChanged,
     PodDesired,
     PodEvicted,
     PodObserved,
+    PodStopped,
     PodUndesired,
     PodVanished,
     ProbesChanged,
@@ -78,6 +80,7 @@ class NodeState:
         self.admissions.inherited.may_run = self._may_run
         self.resizes = Resizes(self.pods, self.admissions)
         self._runtime: RuntimeChanged | None = None  # the last one received
+        self.machine = ""  # identity of the boot of the machine, "" = its shutdown is not followed
         self.cpu_retry_seconds = 10.0  # after which a cpuset that could not be set is set again
         self.skew = 0.0  # seconds of the wall clock ahead of the steady one
         self.runtime_listed = False
@@ -131,6 +134,16 @@ class NodeState:
                 return self.resizes.decide(now)
             case PodEvicted():
                 return self._on_evicted(event, now)
+            case NodeShutdownChanged(in_progress=in_progress):
+                self.admissions.shuts_down = in_progress
+                resumed = [] if in_progress else self._start_stopped()
+                return [*resumed, *self.admissions.decide_waiting(now)]
+            case PodStopped(uid=uid):
+                tracked = self.tracked.get(uid)
+                if tracked is None:
+                    return []
+                self.pods.put(lifecycle.with_shutdown(tracked, event, self.machine, now))
+                return [uid]
             case GarbageFound():
                 return self._on_garbage(event)
             case ProbesChanged():
@@ -163,6 +176,22 @@ class NodeState:
                 return [*due, *(self.resizes.decide(now) if 0 < self.resizes.retry_at <= now else [])]
             case _:
                 return []
+
+    def start_those_of_other_boots(self) -> None:
+        """Let the pods start again that an earlier boot of the machine, or an earlier configuration, has stopped."""
+        self._start_stopped(self.machine)
+
+    def _start_stopped(self, but_of: str = "") -> list[str]:
+        """Let the pods start again that were stopped for a shutdown, but those of the boot `but_of`. Return their
+        UIDs."""
+        stopped = [
+            tracked
+            for tracked in self.pods.by_uid.values()
+            if tracked.saved.shutdown is not None and (not but_of or tracked.saved.shutdown.boot != but_of)
+        ]
+        for tracked in stopped:
+            self.pods.put(lifecycle.without_shutdown(tracked))
+        return [tracked.uid for tracked in stopped]
 
     def _may_run(self, uid: str) -> bool:
         """Return whether a container of a pod without a verdict may run, by what the runtime has shown."""
@@ -266,6 +295,8 @@ class NodeState:
         tracked = self.tracked.get(event.uid)
         if tracked is None or tracked.saved.state is not PodState.SYNC or not tracked.saved.admission_decided:
             return []
+        if tracked.saved.shutdown is not None:
+            return []  # it stops already, and an eviction would end it for good
         self.pods.put(lifecycle.with_eviction(tracked, event, now))
         return [tracked.uid]
 

@@ -100,6 +100,7 @@ def shown_from(tracked: TrackedPod) -> tuple[object, ...]:
         tracked.saved.ending,
         tracked.saved.outcome,
         tracked.saved.restarting_all,
+        tracked.saved.shutdown,
         tracked.saved.resize,
         tracked.saved.actuated,
     )

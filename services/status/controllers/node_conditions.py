@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bus.messages.beat import Beat
-from bus.messages.streams import NODE_OBSERVED, NODE_PRESSURE, SERVICES
+from bus.messages.streams import NODE_OBSERVED, NODE_PRESSURE, NODE_SHUTDOWN, SERVICES
 from services.frame.launch import Context
 from services.status.core.node_conditions import (
     Condition,
@@ -58,6 +58,7 @@ class NodeConditionEvaluator:
         self._records, self._record = records, record
         self._observed = self._bus.follow(NODE_OBSERVED, self._on_node_fact)
         self._pressure = self._bus.follow(NODE_PRESSURE, self._on_node_fact)
+        self._shutdown = self._bus.follow(NODE_SHUTDOWN, self._on_node_fact)
         self._bus.on_beat(self._on_beat)
         expected = {"sources", "podsync", "volume"} | ({"server"} if self._config.enable_server else set())
         self._processes = tuple(service for service in SERVICES if service in expected)
@@ -147,12 +148,14 @@ class NodeConditionEvaluator:
             self._note_relist(observed.last_relist_at)
             if observed.runtime_reachable and observed.runtime_ready:
                 self._runtime_good_at = now
+        shutdown = self._shutdown.state.get(NODE)
         given = ReadyInputs(
             now=now,
             awake_since=self._awake_since,
             observed=observed,
             runtime_good_at=self._runtime_good_at,
             pleg_active_at=self._pleg_active_at,
+            shuts_down=shutdown is not None and shutdown.in_progress,
             last_beats=self._last_beats,
             processes=self._processes,
             max_pods=self._config.max_pods,

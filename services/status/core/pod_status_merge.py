@@ -6,7 +6,7 @@ Pure; statuses are raw PodStatus objects, and unexpected values raise nothing.
 from typing import Any
 
 from services.status.core.strategic_patch import POD, patch_without_nulls, same_json, without_nulls
-from shared.model.conditions import DISRUPTION_TARGET, POD_CONDITIONS, POD_SCHEDULED
+from shared.model.conditions import DISRUPTION_TARGET, POD_CONDITIONS, POD_SCHEDULED, is_of_shutdown
 from shared.model.fields import dictionaries, dictionary, text
 from shared.model.objects import Object
 
@@ -94,7 +94,10 @@ def _merged_conditions(api: Object, wanted: Object, *, now: str) -> list[Object]
     disruption = next((c for c in _conditions(wanted) if c["type"] == DISRUPTION_TARGET), None)
     if disruption is not None and ended_now:
         return [*foreign, *own, {**disruption, "lastTransitionTime": now}]
-    return [*foreign, *own, *([before[DISRUPTION_TARGET]] if DISRUPTION_TARGET in before else [])]
+    if disruption is not None and is_of_shutdown(disruption):
+        return [*foreign, *own, disruption]
+    theirs = before.get(DISRUPTION_TARGET)
+    return [*foreign, *own, *([] if theirs is None or (is_of_shutdown(theirs) and not is_terminal(api)) else [theirs])]
 
 
 def _scheduled(condition: Object, before: dict[str, Object]) -> Object:

@@ -50,6 +50,7 @@ class ReadyInputs:
     runtime_good_at: float | None  # when the runtime was last reachable and ready, None = never
     pleg_active_at: float | None  # last relist, None = never
     last_beats: Mapping[str, LastBeat] = field(default_factory=dict)
+    shuts_down: bool = False  # the machine shuts down, and podsync stops the pods
     processes: tuple[str, ...] = ()  # those that must run; pleg has a rule of its own
     max_pods: int = 0
 
@@ -70,6 +71,7 @@ def not_ready_reasons(given: ReadyInputs) -> list[NotReady]:
         *_pleg(given),
         *_runtime_condition(given.observed),
         *_network(given),
+        *([NotReady("node is shutting down")] if given.shuts_down else []),
         *_capacity(given.observed, given.max_pods),
         *_processes(given),
     ]

@@ -28,6 +28,7 @@ from services.frame.launch import Context
 from services.podsync.service import PodSyncService
 from shared.config.effective import EffectiveConfig
 from shared.metrics.registry import Registry, Series
+from shared.model.shutdown_groups import Groups
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.runtime import FakeRuntime
 from tests.support.waits.deadline import WAIT_SECONDS
@@ -37,6 +38,8 @@ S = TypeVar("S", bound="Stage")
 
 class Stage:
     """The neighbours' streams, podsync itself, and what the server would see of it."""
+
+    groups: Groups = ()  # of the pods that stop when the machine shuts down
 
     def __init__(
         self,
@@ -86,7 +89,7 @@ class Stage:
         bus = self.network.bus("podsync")
         self.metrics = Registry("podsync")
         context = Context("podsync", self.config, bus, self.network.clock, asyncio.Event(), metrics=self.metrics)
-        self.service = PodSyncService(context, self.runtime)
+        self.service = PodSyncService(context, self.runtime, self.groups)
         await bus.start()
         self._task = asyncio.create_task(self.service.run())
         await self.network.settle()

@@ -10,10 +10,11 @@ import pytest
 
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeObserved
-from bus.messages.podsync import NodePressure
+from bus.messages.podsync import NodePressure, NodeShutdown
 from bus.messages.streams import (
     NODE_OBSERVED,
     NODE_PRESSURE,
+    NODE_SHUTDOWN,
     events_of,
 )
 from bus.stream import EventRecorder
@@ -80,6 +81,7 @@ class Node:
         self.network = MemoryNetwork()
         self.buses = {name: self.network.bus(name) for name in ("bootstrap", "sources", "podsync", "volume", "server")}
         self.pressure = self.buses["podsync"].own(NODE_PRESSURE)
+        self.shutdown = self.buses["podsync"].own(NODE_SHUTDOWN)
         self.podsync_events = EventRecorder(self.buses["podsync"].own(events_of("podsync")), self.network.clock)
         self.decided = Decided()
         self.node_events = FollowedStream(self.buses["server"], events_of("status"))
@@ -168,6 +170,20 @@ async def test_no_condition_is_published_before_it_is_known(node: Node) -> None:
         assert node.decided.all == []
         await node.live(3)
         await node.until_ready_is("False", "network state unknown")
+
+
+async def test_a_shutdown_of_the_machine_makes_the_node_not_ready_until_it_is_cancelled(node: Node) -> None:
+    node.observe(WELL)
+    async with node.status():
+        await node.until_ready_is("True", "kubelet is posting ready status")
+        node.shutdown.put("node", NodeShutdown(in_progress=True))
+        ready = await node.until_ready_is("False", "node is shutting down")
+        assert (ready["reason"], ready["message"]) == ("KubeletNotReady", "node is shutting down")
+        node.shutdown.put("node", NodeShutdown(in_progress=True, over=True))
+        await node.live(2)
+        assert node.ready_values[-1] == "False"
+        node.shutdown.put("node", NodeShutdown(in_progress=False))
+        await node.until_ready_is("True", "kubelet is posting ready status")
 
 
 async def test_a_network_that_fails_makes_the_node_not_ready_and_back_with_events(node: Node) -> None:

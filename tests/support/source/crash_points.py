@@ -97,6 +97,7 @@ OF_OTHER_TESTS = {
         f"podsync.{step}.SetContainerCpus" for step in ("saved", "published", "acted")
     ),
     "tests/e2e/test_kills_in_calls.py": tuple(f"podsync.{step}.EndTasks" for step in ("saved", "published", "acted")),
+    "tests/service/podsync/test_node_shutdown.py": ("podsync.shutdown.saved", "podsync.shutdown.published"),
     "tests/service/podsync/test_log_rotation.py": tuple(
         f"podsync.logs.{step}" for step in ("removed", "packing", "packed", "renamed", "reopened", "aside")
     ),

@@ -79,6 +79,7 @@ class Play(RuntimeModel):
     plugins_listed: bool = True  # whether volume has listed the resources of device plugins, as of the next start
     inherited: dict[str, PodPlacement] = field(default_factory=dict)  # as of the next start
     agent_start: str = ""  # identity of the start of the agent, as of the next start of podsync
+    machine: str = ""  # identity of the machine's boot, as of the next start of podsync
     mistakes_expected: bool = False
     devices: dict[str, DeviceResource] = field(default_factory=dict)  # of device plugins, by resource
     device_action: DeviceAction = DeviceAction.NONE  # as of the next start
@@ -96,6 +97,7 @@ class Play(RuntimeModel):
             started_at=self.wall,
             facts=self.facts,
             agent_start=self.agent_start,
+            machine=self.machine,
             inherited=self.inherited,
             joins_cluster=self.joins_cluster,
             device_action=self.device_action,

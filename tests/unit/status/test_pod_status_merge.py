@@ -81,6 +81,19 @@ def test_a_disruption_target_of_a_controller_stays() -> None:
     ]
 
 
+SHUTDOWN = DISRUPTION | {"message": "Pod was terminated in response to imminent node shutdown."}
+
+
+def test_the_disruption_target_of_a_shutdown_is_shown_as_long_as_the_pod_is_stopped_for_it() -> None:
+    stopped = merged({"phase": "Running", "conditions": [GATE]}, {"phase": "Running", "conditions": [READY, SHUTDOWN]})
+    assert stopped["conditions"] == [GATE, READY, SHUTDOWN]
+    assert status_patch({"status": stopped}, {"phase": "Running", "conditions": [READY, SHUTDOWN]}, now=NOW) is None
+    again = merged(stopped, {"phase": "Running", "conditions": [READY]})
+    assert again["conditions"] == [GATE, READY]
+    ended = merged({"phase": "Failed", "conditions": [SHUTDOWN]}, {"phase": "Failed", "conditions": []})
+    assert ended["conditions"] == [SHUTDOWN], "the pod ended by a Go kubelet's shutdown"
+
+
 def test_what_is_set_once_stays() -> None:
     api = {"qosClass": "Guaranteed", "startTime": "2026-01-01T00:00:00Z", "observedGeneration": 3}
     wanted = {"qosClass": "Burstable", "startTime": "2026-01-01T00:00:09Z", "observedGeneration": 2}

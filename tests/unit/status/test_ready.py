@@ -106,6 +106,10 @@ def test_missing_capacities_are_listed() -> None:
     assert texts(observed=observed(memory_capacity=-1)) == ["missing node capacity for resources: memory"]
 
 
+def test_a_node_whose_machine_shuts_down_is_not_ready() -> None:
+    assert texts(shuts_down=True) == ["node is shutting down"]
+
+
 @pytest.mark.parametrize(("ago", "absent"), [(30.0, False), (31.0, True)])
 def test_a_process_without_beats_is_named_after_thirty_seconds(ago: float, absent: bool) -> None:
     last_beats = {**GIVEN.last_beats, "podsync": LastBeat(NOW - ago)}
@@ -132,6 +136,7 @@ def test_several_reasons_stand_in_brackets_in_the_kubelets_order() -> None:
             GIVEN,
             runtime_good_at=NOW - 31,
             pleg_active_at=None,
+            shuts_down=True,
             observed=observed(
                 runtime_ready=False, runtime_message="r", network_ready=False, network_message="n", cpus=-1
             ),
@@ -140,7 +145,8 @@ def test_several_reasons_stand_in_brackets_in_the_kubelets_order() -> None:
     assert message(reasons) == (
         "[container runtime is down, PLEG is not healthy: pleg has yet to be successful, "
         "container runtime not ready: RuntimeReady=false r, "
-        "container runtime network not ready: NetworkReady=false n, missing node capacity for resources: cpu]"
+        "container runtime network not ready: NetworkReady=false n, node is shutting down, "
+        "missing node capacity for resources: cpu]"
     )
     assert message([NotReady("a"), NotReady("b"), NotReady("a")]) == "[a, b]"
     assert message([NotReady("a"), NotReady("a")]) == "a"

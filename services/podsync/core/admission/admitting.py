@@ -73,6 +73,7 @@ class Admissions:
         self.devices = KnownDevices()
         self.plugin_wait_seconds = 300.0  # for which a new pod waits for device plugins that are not connected
         self.pressures: tuple[str, ...] = ()
+        self.shuts_down = False  # the machine: no further pod is admitted
         self.supplemental_groups_policy = False
         self._pool: tuple[Mapping[str, PodPlacement], str] | None = None  # placements, and the shared CPUs beside them
         self.inherited = InheritedPlacements(pods, desired, self._active)
@@ -266,7 +267,10 @@ class Admissions:
             supplemental_groups_policy=self.supplemental_groups_policy,
         )
         return replace(
-            seen, plugins=PluginDevices(resources=self.devices.resources), plugins_known=self.devices.is_complete
+            seen,
+            shuts_down=self.shuts_down,
+            plugins=PluginDevices(resources=self.devices.resources),
+            plugins_known=self.devices.is_complete,
         )
 
     def preview(self, pod: Object, source: str) -> Verdict | None:

@@ -39,6 +39,7 @@ class NodeView:
     allocatable: Mapping[str, str]  # resource -> quantity text: the machine's, and the extended resources of the Node
     supplemental_groups_policy: bool = False  # the runtime enforces policy Strict
     pressures: tuple[str, ...] = ()  # condition types that are True: MemoryPressure, DiskPressure, PIDPressure
+    shuts_down: bool = False  # the machine
     plugins: PluginDevices = NO_PLUGINS
     plugins_known: bool = True  # every resource of a device plugin is in `plugins`
     waits_for_plugins: bool = False  # whether the pod may wait for plugins that are not connected

@@ -26,6 +26,7 @@ from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.resources import has_pod_level_resources
 from shared.podspec.support import oversize
 
+NODE_SHUTDOWN = "NodeShutdown"  # the reason of a rejection while the machine shuts down
 _MEMORY_PRESSURE = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
@@ -63,6 +64,15 @@ def admit(
     """Decide whether to admit a pod, with the kubelet's checks in its order: the first failure counts. `phase`: the
     pod's phase in the API server, "" = none; `others`: what the pods on the node take, without this one; `placed`:
     their CPUs, NUMA memory and devices; `placement`: what the pod has of these already, None = it is placed now."""
+    verdict = _check_all(pod, phase, view, others, placed, placement)
+    if view.shuts_down and not verdict.reason:
+        return Verdict(reason=NODE_SHUTDOWN, message="Pod was rejected as the node is shutting down.")
+    return verdict
+
+
+def _check_all(
+    pod: Object, phase: str, view: NodeView, others: Taken, placed: Placed, placement: PodPlacement | None
+) -> Verdict:
     for verdict in (_check_size(pod), _check_pressure(pod, view), _check_sysctls(pod, view)):
         if verdict.reason:
             return verdict

@@ -132,6 +132,22 @@ class PodEvicted(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeShutdownChanged(Event):
+    """The machine shuts down, or its shutdown was cancelled (node.md 3)."""
+
+    in_progress: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodStopped(Event):
+    """The pod is to stop because the machine shuts down: it ends within these seconds, and starts again after the
+    boot."""
+
+    uid: str
+    grace_seconds: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class GarbageFound(Event):
     """These dead containers (pod UID -> ids) are to be removed, whatever their pods keep."""
 

@@ -22,11 +22,13 @@ ENDS_WHILE_IT_READS = RunPodSandbox | CreateContainer  # such a call is interrup
 
 
 def is_kept_from_ending(tracked: TrackedPod) -> bool:
-    """Return whether the pod is to end and its call under way only waits: for an image, a hook, a read of the API
-    server, device plugins, for one container to be stopped first, or for a grace period longer than the one that holds
-    now. The other containers would be stopped only after that."""
-    if tracked.saved.state is not PodState.TERMINATING or tracked.given_up:
+    """Return whether the pod is to end, or to stop for a shutdown, and its call under way only waits: for an image, a
+    hook, a read of the API server, device plugins, for one container to be stopped first, or for a grace period longer
+    than the one that holds now. The other containers would be stopped only after that."""
+    ends, stop = tracked.saved.state is PodState.TERMINATING, tracked.saved.shutdown
+    if not (ends or stop is not None) or tracked.given_up:
         return False
     if isinstance(tracked.call, KillPod):
-        return tracked.saved.grace_seconds < tracked.call.grace_seconds
+        grace = tracked.saved.grace_seconds if ends or stop is None else stop.grace_seconds
+        return grace < tracked.call.grace_seconds
     return isinstance(tracked.call, _ONLY_WAIT | ENDS_WHILE_IT_READS)

@@ -5,9 +5,9 @@ Knows nothing of containers.
 from typing import Any
 
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.events import PodEvicted
+from services.podsync.core.pod.events import PodEvicted, PodStopped
 from services.podsync.core.pod.progress import PodSetup
-from services.podsync.core.pod.saved import Saved, with_containers
+from services.podsync.core.pod.saved import Saved, ShutdownStop, with_containers
 from services.podsync.core.pod.tracked_pod import TERMINAL_PHASES, TrackedPod
 from shared.model.frozen_copy import replace
 from shared.time.timestamps import parse_rfc3339, rfc3339
@@ -66,6 +66,7 @@ def with_termination(tracked: TrackedPod, *, reason: str, now: float, override: 
         terminating_since=now,
         termination_cause=reason,
         restarting_all=False,
+        shutdown=None,
     )
     saved = with_containers(saved, lambda container: replace(container, replacing="", held_back=""))
     retry = replace(tracked.retry, at=0.0, failures={})
@@ -90,6 +91,26 @@ def with_eviction(tracked: TrackedPod, event: PodEvicted, now: float) -> Tracked
     ending = {"reason": "Evicted", "message": event.message, "disruption": event.disruption}
     tracked = replace(tracked, saved=replace(tracked.saved, ending=ending))
     return with_termination(tracked, reason=event.cause, now=now, override=event.grace_seconds)
+
+
+def with_shutdown(tracked: TrackedPod, event: PodStopped, boot: str, now: float) -> TrackedPod:
+    """Return the pod, which is to stop because the machine shuts down. A pod that ends already gets no more time than
+    the event gives."""
+    saved = tracked.saved
+    if saved.state is PodState.TERMINATING:
+        return replace(tracked, saved=replace(saved, grace_seconds=effective_grace(tracked, event.grace_seconds)))
+    if saved.state is not PodState.SYNC or saved.rejected or not saved.admission_decided or saved.shutdown is not None:
+        return tracked
+    grace = max(min(event.grace_seconds, effective_grace(tracked)), MIN_GRACE_SECONDS)
+    stop = ShutdownStop(boot=boot, since=now, grace_seconds=grace)
+    retry = replace(tracked.retry, at=0.0, failures={})
+    return replace(tracked, saved=replace(saved, shutdown=stop), retry=retry)
+
+
+def without_shutdown(tracked: TrackedPod) -> TrackedPod:
+    """Return a pod that was stopped for a shutdown, which starts again now."""
+    retry = replace(tracked.retry, at=0.0, failures={})
+    return replace(tracked, saved=replace(tracked.saved, shutdown=None), setup=PodSetup(), retry=retry)
 
 
 def with_second_termination(tracked: TrackedPod, now: float) -> TrackedPod:
@@ -146,6 +167,11 @@ def grace_left(tracked: TrackedPod, now: float) -> int:
     over."""
     spent = max(0.0, now - tracked.saved.terminating_since) if tracked.saved.terminating_since else 0.0
     return max(0, tracked.saved.grace_seconds - int(spent))
+
+
+def shutdown_grace_left(stop: ShutdownStop, now: float) -> int:
+    """Return the seconds left of the grace of a pod that stops for a shutdown, counted across restarts of podsync."""
+    return max(0, stop.grace_seconds - int(max(0.0, now - stop.since)))
 
 
 def holds_name(other: TrackedPod, tracked: TrackedPod) -> bool:

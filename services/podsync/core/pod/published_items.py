@@ -36,7 +36,7 @@ def published(uid: str, name: str, namespace: str, saved: Saved) -> Published:
         name=name,
         namespace=namespace,
         spec=probed,
-        terminating=saved.state is PodState.TERMINATING,
+        terminating=saved.state is PodState.TERMINATING or saved.shutdown is not None,
         deletion_requested=bool((saved.pod.get("metadata") or {}).get("deletionTimestamp")),
     )
     return Published(
@@ -75,13 +75,23 @@ def given_devices(given: Iterable[ContainerDevices]) -> tuple[GivenDevices, ...]
 
 
 def mounted_volumes(saved: Saved) -> tuple[str, ...]:
-    """Return the names of the volumes that containers mount; none once the containers are gone (pods.md 5.1.10)."""
+    """Return the names of the volumes that containers mount; none once the containers are gone (pods.md 5.1.10). A pod
+    that is stopped for a shutdown keeps those that would lose their content."""
     if not _may_run(saved):
         return ()
     mounted = used_volumes(saved.pod)
     volumes = (saved.pod.get("spec") or {}).get("volumes") or []
+    if saved.shutdown is not None and saved.shutdown.stopped:
+        volumes = [volume for volume in volumes if _is_lost_with_its_mount(volume)]
     # Image volumes are not among them, because the runtime mounts them.
     return tuple(str(v["name"]) for v in volumes if v.get("name") in mounted and not v.get("image"))
+
+
+def _is_lost_with_its_mount(volume: dict[str, Any]) -> bool:
+    """Return whether the volume is removed, or emptied by its driver, when it is unmounted: emptyDir, which is also the
+    type of a volume without a source, and a volume of a CSI driver that lives as long as the pod."""
+    sources = [source for source in volume if source != "name"]
+    return not sources or any(source in sources for source in ("emptyDir", "csi"))
 
 
 def _may_run(saved: Saved) -> bool:
@@ -99,7 +109,7 @@ def _for_volumes(pod: Pod) -> Pod:
 
 def _probed_containers(saved: Saved) -> dict[str, Any]:
     """Return the containers and sidecars that have probes, by field of the spec, with the fields that probes use."""
-    if not _may_run(saved):
+    if not _may_run(saved) or (saved.shutdown is not None and saved.shutdown.stopped):
         return {}
     spec = saved.pod.get("spec") or {}
     regular = spec.get("containers") or []

@@ -58,6 +58,17 @@ class ImageBackoff:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShutdownStop:
+    """Has that a pod is stopped because the machine shuts down. It starts again in another boot, or when the shutdown
+    is cancelled."""
+
+    boot: str  # identity of the boot that ends
+    since: float  # steady seconds
+    grace_seconds: int
+    stopped: bool = False  # whether nothing of it runs any more, so that its volumes are unmounted
+
+
+@dataclass(frozen=True, kw_only=True)
 class Saved:
     """Has what only podsync knows of a pod. The mappings are never changed in place."""
 
@@ -81,6 +92,7 @@ class Saved:
     actuated: Mapping[str, Resources] = field(default_factory=dict)
     pending_resize: PendingResize | None = None
     resize: ResizeInProgress | None = None
+    shutdown: ShutdownStop | None = None  # None = the machine does not shut down, or the pod may still run
     outcome: str = ""  # the terminal phase of the pod, shown once nothing of it runs
     start_time: str = ""  # status.startTime
     terminating_since: float = 0.0  # steady seconds

@@ -20,6 +20,7 @@ from services.podsync.core.pod.saved import (
     ImageBackoff,
     Saved,
     SavedContainer,
+    ShutdownStop,
     with_containers,
 )
 from services.podsync.core.pod.tracked_pod import TrackedPod
@@ -40,6 +41,12 @@ _PENDING: dict[str, type | tuple[type, ...]] = {
     "reason": str,
     "message": str,
     "since": (float, int),
+}
+_SHUTDOWN: dict[str, type | tuple[type, ...]] = {
+    "boot": str,
+    "since": (float, int),
+    "grace_seconds": int,
+    "stopped": bool,
 }
 _IN_PROGRESS: dict[str, type | tuple[type, ...]] = {"generation": int, "cgroup_written": bool, "error": str}
 _FIELDS = {kind: [(f.name, names.get(f.name, f.name)) for f in fields(kind)] for kind, names in _NAMES.items()}
@@ -99,6 +106,7 @@ def restore(data: dict[str, Any]) -> TrackedPod:
     entries["containers"] = _containers(entries)
     entries["image_backoff"] = _backoffs(ImageBackoff, entries.get("image_backoff", {}))
     entries |= _resources(entries)
+    entries["shutdown"] = _shutdown(entries)
     entries["placement"] = read_placement(entries.get("placement", {}))
     pre_stops = entries.get("pre_stops", {}).items()
     entries["pre_stops"] = {name: at for name, at in pre_stops if isinstance(at, float | int)}
@@ -119,6 +127,7 @@ def not_after(saved: Saved, now: float) -> Saved:
         plugins_awaited_since=min(saved.plugins_awaited_since, now),
         pre_stops={instance: min(begun, now) for instance, begun in saved.pre_stops.items()},
         pending_resize=pending and replace(pending, since=min(pending.since, now)),
+        shutdown=saved.shutdown and replace(saved.shutdown, since=min(saved.shutdown.since, now)),
         image_backoff={name: replace(b, updated=min(b.updated, now)) for name, b in saved.image_backoff.items()},
     )
     return with_containers(saved, lambda container: _container_not_after(container, now))
@@ -139,7 +148,7 @@ def _plain(part: Saved | Attempts) -> dict[str, Any]:
     if isinstance(part, Saved):
         plain["state"] = str(part.state)
         plain["victims"], plain["left_behind"] = list(part.victims), list(part.left_behind)
-        for name in ("allocation", "pending_resize", "resize"):
+        for name in ("allocation", "pending_resize", "resize", "shutdown"):
             plain[name] = asdict(plain[name]) if plain[name] is not None else {}
         plain["placement"] = plain_placement(part.placement)
         of_containers = plain.pop("containers")
@@ -166,6 +175,15 @@ def _resources(checkpoint: dict[str, Any]) -> dict[str, Any]:
         if resize := checkpoint.get("resize"):
             result["resize"] = ResizeInProgress(**_known(_IN_PROGRESS, resize))
     return result
+
+
+def _shutdown(checkpoint: dict[str, Any]) -> ShutdownStop | None:
+    """Return how the pod is stopped for a shutdown; None where it is not, or where the entry is not understood: the pod
+    then starts again, and is stopped again."""
+    with suppress(TypeError):
+        if stop := checkpoint.get("shutdown"):
+            return ShutdownStop(**_known(_SHUTDOWN, stop))
+    return None
 
 
 def _allocation(saved: dict[str, Any]) -> Allocation:

@@ -12,7 +12,7 @@ from services.podsync.core.pod.tracked_pod import TERMINAL_PHASES, TrackedPod
 from services.podsync.core.status.container_status import ContainerStatuses
 from services.podsync.core.sync.actions import decide_sandbox
 from services.podsync.core.sync.restart_rules import may_restart_all
-from shared.model.conditions import DISRUPTION_TARGET, POD_CONDITIONS
+from shared.model.conditions import DISRUPTION_TARGET, POD_CONDITIONS, SHUTDOWN_MESSAGE, SHUTDOWN_REASON, is_of_shutdown
 from shared.podspec.resources import is_sidecar
 from shared.time.timestamps import rfc3339
 
@@ -44,6 +44,9 @@ def conditions(tracked: TrackedPod, shown: ContainerStatuses, phase: str, *, now
         wanted[RESTARTING_ALL] = _restarting_all(tracked, phase)
     if tracked.saved.state in (PodState.TERMINATED, PodState.FINISHED) and tracked.saved.ending.get("disruption"):
         wanted[DISRUPTION_TARGET] = ConditionValue(True, "TerminationByKubelet", tracked.saved.ending["disruption"])
+    if tracked.saved.shutdown is not None and phase not in TERMINAL_PHASES:
+        wanted["Ready"] = ConditionValue(False, SHUTDOWN_REASON, SHUTDOWN_MESSAGE)
+        wanted[DISRUPTION_TARGET] = ConditionValue(True, SHUTDOWN_REASON, SHUTDOWN_MESSAGE)
     before = {c["type"]: c for c in tracked.status.get("conditions") or ()}
     generation = (tracked.saved.pod.get("metadata") or {}).get("generation")
     owned = []
@@ -55,7 +58,8 @@ def conditions(tracked: TrackedPod, shown: ContainerStatuses, phase: str, *, now
         if observed and kind != RESTARTING_ALL:
             condition["observedGeneration"] = observed
         owned.append(condition)
-    return owned + [c for c in _api_conditions(tracked) if c.get("type") not in (*wanted, *POD_CONDITIONS)]
+    others = [c for c in _api_conditions(tracked) if c.get("type") not in (*wanted, *POD_CONDITIONS)]
+    return owned + [c for c in others if not is_of_shutdown(c)]
 
 
 def _resizes(tracked: TrackedPod) -> dict[str, tuple[ConditionValue, int]]:

@@ -91,6 +91,7 @@ def stop_after_device_failure(tracked: TrackedPod) -> Step:
 def _is_followed(tracked: TrackedPod) -> bool:
     saved = tracked.saved
     is_running = saved.state is PodState.SYNC and saved.admission_decided and not saved.rejected
+    is_running = is_running and saved.shutdown is None
     return is_running and tracked.observed.since_start and not lifecycle.has_ended(tracked)
 
 

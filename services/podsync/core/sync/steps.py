@@ -33,6 +33,7 @@ from services.podsync.core.sync.stopping import (
     kill_one,
     killing_events,
     restart_all,
+    stop_for_shutdown,
     terminating,
 )
 from shared.model.frozen_copy import replace
@@ -55,6 +56,8 @@ def next_step(tracked: TrackedPod, inputs: StepInputs) -> Step:
     if not tracked.observed.is_current:
         return _look(tracked, inputs)
     match tracked.saved.state:
+        case PodState.SYNC if tracked.saved.shutdown is not None:
+            return stop_for_shutdown(tracked, tracked.saved.shutdown, inputs.now)
         case PodState.SYNC:
             return _sync(tracked, inputs)
         case PodState.TERMINATING:

@@ -5,8 +5,8 @@
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.instructions import KillContainer, KillPod, RemoveContainers
-from services.podsync.core.pod.lifecycle import grace_left
-from services.podsync.core.pod.saved import with_container
+from services.podsync.core.pod.lifecycle import grace_left, shutdown_grace_left
+from services.podsync.core.pod.saved import ShutdownStop, with_container
 from services.podsync.core.pod.step import Step, StepInputs
 from services.podsync.core.pod.tracked_pod import PodEvent, TrackedPod
 from services.podsync.core.sync.container_kill import ContainerKill, container_stop, spec_grace, stops_of_pod
@@ -39,6 +39,23 @@ def terminating(tracked: TrackedPod, inputs: StepInputs) -> Step:
     call = kill_everything(tracked, grace_left(tracked, inputs.now))
     if call is None:
         return Step(tracked=tracked, done=True)
+    return Step(tracked=tracked, call=call, events=killing_events(tracked))
+
+
+def stop_for_shutdown(tracked: TrackedPod, stop: ShutdownStop, now: float) -> Step:
+    """Return the step of a pod that stops because the machine shuts down. Its containers end in order to start again,
+    with any exit code: they do so after the boot, whatever the restart policy is."""
+    call = kill_everything(tracked, shutdown_grace_left(stop, now))
+    if call is None:
+        if not stop.stopped:
+            tracked = replace(tracked, saved=replace(tracked.saved, shutdown=replace(stop, stopped=True)))
+        return Step(tracked=tracked, waits_for="the machine to shut down")
+    saved, names = tracked.saved, {str(spec["name"]) for spec in (*tracked.init_containers, *tracked.containers)}
+    for name, instance in {c.name: c.id for c in tracked.alive if c.name in names}.items():
+        container = replace(saved.container(name), hook_owed="", hook_failed="", device_failed="")
+        saved = with_container(saved, name, replace(container, replacing=instance, held_back=""))
+    tracked = tracked if saved is tracked.saved else replace(tracked, saved=saved)
+    call = replace(call, grace_seconds=stop.grace_seconds)
     return Step(tracked=tracked, call=call, events=killing_events(tracked))
 
 

@@ -17,7 +17,14 @@ from services.podsync.core.placement.pod_placement import (
     PodPlacement,
 )
 from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress
-from services.podsync.core.pod.saved import Attempts, CrashBackoff, ImageBackoff, Saved, SavedContainer
+from services.podsync.core.pod.saved import (
+    Attempts,
+    CrashBackoff,
+    ImageBackoff,
+    Saved,
+    SavedContainer,
+    ShutdownStop,
+)
 from services.podsync.core.pod.saved_format import persisted, restore
 from services.podsync.core.pod.tracked_pod import TrackedPod
 
@@ -82,6 +89,7 @@ def full_record() -> TrackedPod:
             generation=3, wanted=wanted, decided=True, reason="Deferred", message="no room", since=8.0
         ),
         resize=ResizeInProgress(generation=2, cgroup_written=True, error="no"),
+        shutdown=ShutdownStop(boot="b1", since=7.0, grace_seconds=20, stopped=True),
         state=PodState.TERMINATING,
         admission_decided=False,
         pod=POD,

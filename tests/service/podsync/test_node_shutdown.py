@@ -1,0 +1,272 @@
+"""podsync while the machine shuts down: pods stop group by group, a restart goes on, and they run again after the boot
+(node.md 3)."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.messages.podsync import NodeShutdown
+from bus.messages.streams import NODE_SHUTDOWN
+from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
+from services.podsync import service as podsync_service
+from services.podsync.adapters import steady_clock
+from services.podsync.controllers import node_shutdown, pod_workers
+from shared.model.runtime import ContainerState
+from shared.model.shutdown_groups import Group, Groups
+from tests.fakes.runtime import FakeRuntime
+from tests.service.podsync.stage import Stage, cleared
+from tests.service.podsync.test_podsync_service import a_pod, running
+
+GROUPS = (Group(priority=0, seconds=60.0), Group(priority=100, seconds=60.0), Group(priority=1000, seconds=60.0))
+SIGNAL = "PrepareForShutdown"
+
+
+class ShuttingStage(Stage):
+    """A stage whose machine shuts down and boots."""
+
+    groups: Groups = GROUPS
+
+    def __init__(self, directory: Path, runtime: FakeRuntime | None = None, **config: Any) -> None:
+        super().__init__(directory, runtime or FakeRuntime(images=["busybox:1"]), **config)
+        self.shutdown = self.buses["server"].follow(NODE_SHUTDOWN)
+
+    async def pods_that_run(self, **priorities: int) -> None:
+        for uid, priority in priorities.items():
+            pod = a_pod(uid, priority=priority)
+            pod["metadata"]["name"] = uid
+            self.want(pod, "api")
+        await self.until(lambda: all(running(self, uid) for uid in priorities))
+
+    def signal(self, *, in_progress: bool = True) -> None:
+        """logind says whether the machine shuts down."""
+        assert self.service is not None
+        self.service.shutdown.signalled(SIGNAL, in_progress=in_progress)
+
+    def shown(self) -> NodeShutdown:
+        return self.shutdown.state.get("node", NodeShutdown(in_progress=False))
+
+    def runs(self) -> list[str]:
+        """The pods with a running container."""
+        pods = self.runtime.pods().items()
+        return sorted(uid for uid, pod in pods if any(c.state is ContainerState.RUNNING for c in pod.containers))
+
+    def stopped(self) -> list[str]:
+        """The pods in the order of the requests to stop a container of them."""
+        uid_of = {c.id: uid for uid, pod in self.runtime.pods().items() for c in pod.containers}
+        return [uid_of[str(request["container_id"])] for request in self.runtime.requests("StopContainer")]
+
+    def observed(self) -> None:
+        """pleg lists every pod."""
+        for uid, pod in self.runtime.pods().items():
+            self.seen.put(uid, pod)
+
+    def shutdown_events(self) -> list[str]:
+        return [event.message for event in self.events.state.values() if event.reason == "Shutdown"]
+
+
+@asynccontextmanager
+async def shutting_stage(directory: Path, **config: Any) -> AsyncIterator[ShuttingStage]:
+    async with cleared(ShuttingStage(directory, **config)) as stage:
+        yield stage
+
+
+@contextmanager
+def boot_of(machine: str) -> Iterator[None]:
+    """While it holds, the machine has this boot id."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(podsync_service, "boot_id", lambda: machine)
+        patch.setattr(steady_clock, "boot_id", lambda: machine)
+        yield
+
+
+async def boot_again(stage: ShuttingStage) -> None:
+    """The machine goes off, with whatever still runs, and boots."""
+    await stage.kill()
+    for pod in stage.runtime.pods().values():
+        for container in pod.containers:
+            if container.state is ContainerState.RUNNING:
+                stage.runtime.exit_container(container.id, 255)
+    with boot_of("another boot"):
+        await stage.start()
+    stage.observed()
+
+
+async def test_pods_stop_by_priority_and_run_again_after_the_boot(tmp_path: Path) -> None:
+    async with shutting_stage(tmp_path) as stage:
+        await stage.pods_that_run(high=1000, low=0, middle=150, lowest=-5)
+        stage.signal()
+        await stage.until(lambda: stage.shown().over)
+        assert sorted(stage.stopped()[:2]) == ["low", "lowest"]
+        assert stage.stopped()[2:] == ["middle", "high"]
+        assert stage.runs() == []
+        assert {stage.status(uid)["phase"] for uid in ("high", "low", "middle", "lowest")} == {"Running"}
+        shown = stage.shown()
+        assert (shown.in_progress, shown.signal, shown.unfinished) == (True, SIGNAL, ())
+        assert stage.shutdown_events() == ["Shutdown manager detected shutdown event"]
+        await boot_again(stage)
+        await stage.until(lambda: all(running(stage, uid) for uid in ("high", "low", "middle", "lowest")))
+        assert not stage.shown().in_progress
+
+
+async def test_a_group_waits_until_the_volumes_of_the_one_before_are_unmounted(tmp_path: Path) -> None:
+    async with shutting_stage(tmp_path) as stage:
+        volumes = MountedVolumes(uid="low", volumes={"data": MountedVolume(state=VolumeState.MOUNTED)})
+        stage.mounted.put("low", volumes)
+        await stage.pods_that_run(low=0, high=1000)
+        stage.signal()
+        await stage.until(lambda: stage.stopped() == ["low"] and stage.runs() == ["high"])
+        await stage.network.settle()
+        assert [group.pods for group in stage.shown().groups] == [1, 0, 1]
+        stage.mounted.delete("low")
+        await stage.until(lambda: stage.shown().over)
+        assert stage.stopped() == ["low", "high"]
+
+
+async def test_a_pod_that_does_not_stop_delays_the_others_by_the_time_of_its_group(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Impatient(ShuttingStage):
+        groups = (Group(priority=0, seconds=1.0), Group(priority=100, seconds=60.0))
+
+    async with cleared(Impatient(tmp_path)) as stage:
+        await stage.pods_that_run(low=0, high=1000)
+        hung = stage.runtime.hang("StopContainer")
+        stage.signal()
+        await stage.until(hung.reached.is_set)
+        assert stage.stopped() == ["low"]
+        stage.network.clock.advance(1.0)
+        await stage.until(lambda: stage.shown().over)
+        assert (stage.stopped(), stage.shown().unfinished) == (["low", "high"], ("low_default(low)",))
+        caplog.clear()
+        await boot_again(stage)
+        await stage.until(lambda: running(stage, "low") and running(stage, "high"))
+        assert stage.shown().unfinished == ("low_default(low)",)
+        assert "these pods had not stopped in time: low_default(low)" in caplog.text
+
+
+async def test_a_cancelled_shutdown_lets_the_pods_run_again(tmp_path: Path) -> None:
+    async with shutting_stage(tmp_path) as stage:
+        await stage.pods_that_run(low=0, high=1000)
+        hung = stage.runtime.hang("StopContainer")
+        stage.signal()
+        await stage.until(hung.reached.is_set)
+        stage.signal()  # a second signal of the same shutdown
+        stage.signal(in_progress=False)
+        await stage.until(lambda: not stage.shown().in_progress)
+        hung.release.set()
+        await stage.until(lambda: stage.runs() == ["high", "low"])
+        assert stage.stopped() == ["low"]
+        await stage.pods_that_run(new=0)
+        assert stage.shutdown_events()[-1] == "Shutdown manager detected shutdown cancellation"
+
+
+async def test_no_pod_is_admitted_while_the_machine_shuts_down(tmp_path: Path) -> None:
+    async with shutting_stage(tmp_path) as stage:
+        stage.signal()
+        await stage.until(lambda: stage.shown().over)
+        uid = stage.want(a_pod(), "api")
+        await stage.until(lambda: stage.status(uid).get("reason") == "NodeShutdown")
+        assert stage.status(uid)["message"] == "Pod was rejected: Pod was rejected as the node is shutting down."
+
+
+async def test_the_file_of_the_go_kubelet_and_the_metrics_show_the_shutdown(tmp_path: Path) -> None:
+    names = tuple(f"kubelet_graceful_shutdown_{kind}_time_seconds" for kind in ("start", "end"))
+    async with shutting_stage(tmp_path) as stage:
+        assert [stage.counted(name) for name in names] == [{(): [0.0]}, {(): [0.0]}]
+        stage.signal()
+        await stage.until(lambda: stage.shown().over)
+        file = tmp_path / "root" / "graceful_node_shutdown_state"
+        assert json.loads(file.read_text()).keys() == {"startTime", "endTime"}
+        assert file.stat().st_mode & 0o777 == 0o644
+        counted = [stage.counted(name) for name in names]
+        await stage.kill()
+        await stage.start()
+        assert [int(stage.counted(name)[()][0]) for name in names] == [int(series[()][0]) for series in counted]
+
+
+async def test_without_time_for_pods_a_shutdown_is_not_followed(tmp_path: Path) -> None:
+    class Unconfigured(ShuttingStage):
+        groups = ()
+
+    async with cleared(Unconfigured(tmp_path)) as stage:
+        await stage.pods_that_run(low=0)
+        assert stage.service is not None and not stage.service.shutdown.is_followed
+        assert (dict(stage.shutdown.state), stage.shutdown.complete) == ({}, True)
+
+
+async def test_pods_that_were_stopped_run_again_where_the_configuration_gives_them_no_time_any_more(
+    tmp_path: Path,
+) -> None:
+    async with shutting_stage(tmp_path) as stage:
+        await stage.pods_that_run(low=0)
+        stage.signal()
+        await stage.until(lambda: stage.shown().over)
+        await stage.kill()
+        stage.groups = ()
+        await stage.start()
+        stage.observed()
+        await stage.until(lambda: running(stage, "low"))
+
+
+class EndedError(Exception):
+    """podsync ended here."""
+
+
+@contextmanager
+def ending_at(point: str) -> Iterator[list[str]]:
+    """While it holds, podsync ends when it comes to this point for the given time."""
+    name, _, number = point.partition(" ")
+    met: list[str] = []
+
+    def meet(at: str) -> None:
+        met.extend([at] * (at == name))
+        if len(met) >= int(number or 1):
+            raise EndedError
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (node_shutdown, pod_workers):
+            patch.setattr(module, "crash_point", meet)
+        yield met
+
+
+# The shutdown begins, its groups begin one after the other, it is over.
+POINTS = [f"podsync.shutdown.{step} {number}" for step in ("saved", "published") for number in (1, 2, 3, 4)]
+POINTS += [f"podsync.{step}.KillPod {number}" for step in ("saved", "published", "acted") for number in (1, 3)]
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_kill_at_this_point_ends_as_without_it(point: str, tmp_path: Path) -> None:
+    number = int(point.partition(" ")[2])
+    async with shutting_stage(tmp_path) as stage:
+        await stage.pods_that_run(low=0, middle=100, high=1000)
+        with ending_at(point) as met:
+            stage.signal()
+            await stage.until(lambda: len(met) >= number)
+            await stage.kill()
+        await stage.start()
+        stage.observed()
+        stage.signal()
+        await stage.until(lambda: stage.shown().over)
+        assert list(dict.fromkeys(stage.stopped())) == ["low", "middle", "high"]
+        assert (stage.runs(), stage.shown().unfinished) == ([], ())
+        await boot_again(stage)
+        await stage.until(lambda: all(running(stage, uid) for uid in ("low", "middle", "high")))
+        assert {stage.status(uid)["containerStatuses"][0]["restartCount"] for uid in ("low", "middle", "high")} == {1}
+
+
+async def test_a_process_that_starts_after_the_cancellation_lets_the_pods_run_again(tmp_path: Path) -> None:
+    async with shutting_stage(tmp_path) as stage:
+        await stage.pods_that_run(low=0)
+        stage.signal()
+        await stage.until(lambda: stage.shown().over)
+        await stage.kill()
+        await stage.start()
+        stage.observed()
+        await stage.until(lambda: stage.shown().over)
+        assert stage.runs() == []
+        stage.signal(in_progress=False)
+        await stage.until(lambda: running(stage, "low"))
