@@ -134,7 +134,8 @@ class Bulkhead(Agent):
         return [str(BIN / "kubelet"), *self._flags]
 
     def _environment(self) -> dict[str, str]:
-        return {**super()._environment(), "BULKHEAD_HOME": str(self.home)}
+        kept = {"BULKHEAD_KEEP_KERNEL_SETTINGS": "1"}  # the machine is left as it was
+        return {**super()._environment(), **kept, "BULKHEAD_HOME": str(self.home)}
 
 
 class GoKubelet(Agent):

@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 
 from tests.support.agents import evidence
+from tests.support.agents.kept_machine import KEPT_MACHINE
 from tests.support.installed import ran_versions
 from tests.support.installed.chosen_programs import put_containerd_on_path
 from tests.support.installed.lacking import lack, lacking_for_root
@@ -54,6 +55,11 @@ def _lengthen_limit(item: pytest.Item) -> None:
     first = [SLOWNESS * seconds for seconds in mark.args[:1]]
     named = {name: SLOWNESS * value if name == "timeout" else value for name, value in mark.kwargs.items()}
     item.add_marker(pytest.mark.timeout(*first, *mark.args[1:], **named), append=False)
+
+
+def pytest_configure() -> None:
+    """Let no agent that gets our variables change this machine."""
+    os.environ |= KEPT_MACHINE
 
 
 @pytest.hookimpl(wrapper=True)

@@ -51,7 +51,8 @@ class Agent:
     def start(cls, home: Home, config: EffectiveConfig) -> "Agent":
         """Start supervisord in its own session. `ended` returns the text of its console."""
         command = [str(BIN / "supervisord"), "-n", "-s", "-c", str(home.supervisord_conf)]
-        environment = {**os.environ, "BULKHEAD_HOME": str(home.path)}
+        # A first run changes nothing of its machine but what `make clean` removes.
+        environment = {"BULKHEAD_KEEP_KERNEL_SETTINGS": "1", **os.environ, "BULKHEAD_HOME": str(home.path)}
         home.console.unlink(missing_ok=True)
         console = DrainedConsole(home.console)
         try:

@@ -5,7 +5,7 @@ Purpose
     resolves the kubeconfig, and writes the manifest of bus addresses. Starts the embedded containerd where the
     configuration has one. Where the configuration requires it, requests the client certificate (with the bootstrap
     kubeconfig first, with the present certificate later) and the serving certificate from the API server, and renews
-    them. Keeps the utility chains of iptables.
+    them. Gives the machine the kernel settings of a kubelet, and keeps the utility chains of iptables.
 Owns
     Streams `certificates`, `node.config` and `events/bootstrap`; config.json, manifest.json, credentials/ and
     containerd/ in the run directory; the self-signed pair and the certificate stores in the certificate directory; the

@@ -29,12 +29,15 @@ class AgentPaths:
     containerd_root: str
     containerd_state: str
     refuse_open_access: bool = False  # a server that serves every host without credentials is refused at the start
+    keeps_kernel_settings: bool = False  # the agent leaves the machine's kernel settings as they are
 
 
 def find_places(environment: dict[str, str] | None = None) -> AgentPaths:
-    """Return the places by `BULKHEAD_HOME` and `BULKHEAD_RUN_DIR`. The unit sets `BULKHEAD_REFUSE_OPEN_ACCESS=1`."""
+    """Return the places by `BULKHEAD_HOME` and `BULKHEAD_RUN_DIR`. The unit sets `BULKHEAD_REFUSE_OPEN_ACCESS=1`;
+    `BULKHEAD_KEEP_KERNEL_SETTINGS=1` is for an agent that must change nothing of its machine."""
     given = dict(os.environ) if environment is None else environment
     refuses = given.get("BULKHEAD_REFUSE_OPEN_ACCESS", "") == "1"
+    keeps = given.get("BULKHEAD_KEEP_KERNEL_SETTINGS", "") == "1"
     home = given.get("BULKHEAD_HOME", "")
     if home:
         home = str(Path(home).absolute())
@@ -49,6 +52,7 @@ def find_places(environment: dict[str, str] | None = None) -> AgentPaths:
             containerd_root=f"{home}/containerd/root",
             containerd_state=f"{home}/containerd/state",
             refuse_open_access=refuses,
+            keeps_kernel_settings=keeps,
         )
     run_dir = str(Path(given.get("BULKHEAD_RUN_DIR") or "/run/bulkhead").absolute())
     return AgentPaths(
@@ -61,6 +65,7 @@ def find_places(environment: dict[str, str] | None = None) -> AgentPaths:
         containerd_root="/var/lib/bulkhead/containerd",
         containerd_state=f"{run_dir}/containerd/state",
         refuse_open_access=refuses,
+        keeps_kernel_settings=keeps,
     )
 
 

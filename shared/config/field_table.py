@@ -238,7 +238,7 @@ FIELDS: tuple[Field, ...] = (
           doc="how far between its memory request and limit a container is throttled; needs feature gate MemoryQoS"),
     Field("memoryReservationPolicy", S, default="None", zero=UNSET, choices=("None", "TieredReservation"),
           doc="None, or TieredReservation: protect requested memory from reclaim; needs feature gate MemoryQoS"),
-    Field("protectKernelDefaults", B, default=False, flag="protect-kernel-defaults", acts=False,
+    Field("protectKernelDefaults", B, default=False, flag="protect-kernel-defaults",
           doc="refuse to start if kernel settings differ, instead of changing them"),
     Field("localStorageCapacityIsolation", B, default=True, flag="local-storage-capacity-isolation",
           doc="report ephemeral storage and enforce its limits"),

@@ -1,10 +1,11 @@
-"""Checks what the host must be for a configuration (config.md 2.2, 2.3): cgroups, swap, CPUs, memory, NUMA nodes.
+"""Checks what the host must be for a configuration (config.md 2.2, 2.3): cgroups, swap, CPUs, memory, NUMA nodes,
+kernel settings.
 
 `read_host_facts` reads, below a root; the checks only compare. Knows no defaults: failCgroupV1 must be decided.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from shared.config.nested import value_of
 from shared.config.rules_data import note, pairs
 from shared.config.rules_placement import numa_limit
 from shared.host.cgroup_name import cgroup_name
+from shared.host.kernel_settings import KUBELET_SETTINGS, assignments, differing_settings, read_kernel_settings
 from shared.host.machine import meminfo
 from shared.model.cpu_list import parse_cpus
 from shared.model.quantity import NANO, Quantity, QuantityError, parse_quantity
@@ -37,6 +39,7 @@ class HostFacts:
     numa_nodes: frozenset[int] = frozenset()
     hierarchies: tuple[str, ...] = ()  # directories with a root cgroup
     systemd: bool = True  # it booted the machine: /run/systemd/system exists
+    kernel_settings: Mapping[str, int] = field(default_factory=dict)  # those that a kubelet sets, by path
 
 
 def read_host_facts(root: str = "/") -> HostFacts:
@@ -55,6 +58,7 @@ def read_host_facts(root: str = "/") -> HostFacts:
         numa_nodes=parse_cpus(_read(top / "sys/devices/system/node/online").strip()) or frozenset(),
         hierarchies=_hierarchies(top / _CGROUPS, unified),
         systemd=not (top / "run").is_dir() or (top / "run/systemd/system").is_dir(),
+        kernel_settings=read_kernel_settings(top),
     )
 
 
@@ -80,10 +84,23 @@ def check_host(data: dict[str, Any], facts: HostFacts, findings: Findings) -> No
     if facts.swap_on and data.get("failSwapOn"):
         what = "running with swap on is not supported while failSwapOn is true"
         findings.add("failSwapOn", what, "switch swap off with swapoff -a, or set failSwapOn to false")
+    if data.get("protectKernelDefaults"):
+        _check_kernel_settings(facts.kernel_settings, findings)
     _check_cgroups(data, facts, findings)
     _check_cpus(data, facts, findings)
     _check_reservations(data, facts, findings)
     _check_numa(data, facts, findings)
+
+
+def _check_kernel_settings(values: Mapping[str, int], findings: Findings) -> None:
+    """Every difference is in one finding, with the kubelet's text and one command for all (node.md 4.8)."""
+    if wrong := differing_settings(values):
+        differences = [
+            f"invalid kernel flag: {setting}, expected value: {KUBELET_SETTINGS[setting]}, actual value: {value}"
+            for setting, value in wrong.items()
+        ]
+        remedy = f"run sysctl -w {assignments(wrong)}, or set it to false"
+        findings.add("protectKernelDefaults", f"is true, and there is {'; '.join(differences)}", remedy)
 
 
 def _check_cgroups(data: dict[str, Any], facts: HostFacts, findings: Findings) -> None:

@@ -18,7 +18,7 @@ _ALL = "bootstrap sources volume pleg podsync status server"
 _FIELDS = {
     "bootstrap": (
         "bootstrap_kubeconfig config_dir config_file exit_on_lock_contention kubeconfig make_iptables_util_chains "
-        "reload_config rotate_certificates"
+        "protect_kernel_defaults reload_config rotate_certificates"
     ),
     "pleg": "volume_stats_agg_period",
     "podsync": (
@@ -71,7 +71,7 @@ _FIELDS = {
 _DOCUMENT = {"podsync": "memorySwap.swapBehavior singleProcessOOMKill userNamespaces.idsPerPod"}
 # Feature gates. `declared features`: those that the Node declares.
 _GATES = {
-    "bootstrap": "AllowDNSOnlyNodeCSR",
+    "bootstrap": "AllowDNSOnlyNodeCSR KubeletInUserNamespace",
     "podsync": (
         "ContainerRestartRules ContainerStopSignals DisableCPUQuotaWithExclusiveCPUs EnvFiles "
         "HostnameOverride InPlacePodLevelResourcesVerticalScaling "

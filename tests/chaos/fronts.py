@@ -8,6 +8,7 @@ import shlex
 import subprocess
 
 from tests.support.agents.agent import BIN
+from tests.support.agents.kept_machine import KEPT_MACHINE
 from tests.support.agents.world import World
 
 
@@ -20,7 +21,8 @@ class KubeletWorld(World):
             self._supervisord.wait()  # a killed one before this one
         home = self.home.path
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("BULKHEAD", "KUBELET", "NOTIFY", "WATCHDOG"))}
-        environment = {**clean, "BULKHEAD_HOME": str(home), "CRASH_AT": f"@{self._crash_file}", **self._environment}
+        environment = {**clean, **KEPT_MACHINE, "BULKHEAD_HOME": str(home), "CRASH_AT": f"@{self._crash_file}"}
+        environment |= self._environment
         flags = shlex.split((home / "kubelet.args").read_text())
         with (home / "stderr").open("ab") as stderr:
             self._supervisord = subprocess.Popen(

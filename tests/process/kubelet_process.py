@@ -19,6 +19,7 @@ from tests.process.supervised import alive, eventually
 from tests.support.agents import evidence
 from tests.support.agents.agent import BIN
 from tests.support.agents.free_ports import free_ports
+from tests.support.agents.kept_machine import KEPT_MACHINE
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.leftovers import end_agent, unmount_below
 
@@ -109,7 +110,7 @@ class Kubelet:
     def start(self, *flags: str, argv: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
         """Start it; its streams are `stdout` and `stderr` of the home."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("BULKHEAD", "KUBELET", "NOTIFY", "WATCHDOG"))}
-        given = {**clean, "BULKHEAD_HOME": str(self.home), **self.environment, **(environment or {})}
+        given = {**clean, **KEPT_MACHINE, "BULKHEAD_HOME": str(self.home), **self.environment, **(environment or {})}
         with (self.home / "stdout").open("ab") as out, (self.home / "stderr").open("ab") as err:
             process = subprocess.Popen(
                 list(argv) or self.command(*flags),

@@ -14,6 +14,7 @@ from supervisor.xmlrpc import SupervisorTransport
 
 from bus.lock import ServiceLock
 from tests.support.agents import evidence
+from tests.support.agents.kept_machine import KEPT_MACHINE
 from tests.support.waits.deadline import WAIT_SECONDS
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -162,7 +163,7 @@ class Agent:
         (self.home / "kubelet.args").write_text("\n".join(self.args))
         ours = ("BULKHEAD", "KUBELET", "CRASH", "SUPERVISOR")
         clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        return {**clean, "BULKHEAD_HOME": str(self.home), **self.environment}
+        return {**clean, **KEPT_MACHINE, "BULKHEAD_HOME": str(self.home), **self.environment}
 
     def _write_conf(self, dummies: tuple[str, ...], kept: tuple[str, ...]) -> Path:
         conf = configparser.RawConfigParser(inline_comment_prefixes=(";",))

@@ -14,6 +14,7 @@ import pytest
 
 from tests.machine.root import debian_suite
 from tests.process.supervised import CHECKOUT, eventually
+from tests.support.agents.kept_machine import KEPT_MACHINE
 from tests.support.installed.lacking import require_command
 from tests.support.machines.release_build import build_release
 from tests.support.waits.deadline import WAIT_SECONDS
@@ -123,7 +124,8 @@ def container(
         [name] = running.ctr("images", "ls", "--quiet").split()
         mount = f"--mount=type=bind,src={home}/state-of-node,dst=/var/lib/bulkhead,options=rbind:rw"
         # By default runc has one directory for the containers of every containerd.
-        running.ctr("run", f"--runc-root={home}/runc", "--privileged", "--detach", mount, name, "node")
+        variables = [f"--env={variable}={value}" for variable, value in KEPT_MACHINE.items()]
+        running.ctr("run", f"--runc-root={home}/runc", "--privileged", "--detach", mount, *variables, name, "node")
         yield running
     finally:
         # With its rootfs unmounted, and its shim ended.

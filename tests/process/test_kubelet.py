@@ -20,6 +20,7 @@ from tests.process.kubelet_process import Kubelet, is_watched
 from tests.process.supervised import CHECKOUT, alive, eventually
 from tests.support.agents.agent import BIN
 from tests.support.agents.free_ports import free_ports
+from tests.support.agents.kept_machine import KEPT_MACHINE
 from tests.support.waits.deadline import WAIT_SECONDS
 from tests.support.waits.stopped import wait_stopped
 from tools.leftovers import agent_processes_of
@@ -36,7 +37,7 @@ def kubelet() -> Iterator[Kubelet]:
 
 
 def run(*flags: str, home: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    given = {"PATH": os.environ["PATH"], "BULKHEAD_HOME": str(home), **environment}
+    given = {"PATH": os.environ["PATH"], **KEPT_MACHINE, "BULKHEAD_HOME": str(home), **environment}
     return subprocess.run(
         [str(BIN / "kubelet"), *flags], env=given, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
     )

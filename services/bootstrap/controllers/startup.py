@@ -19,6 +19,7 @@ from bus.messages.bootstrap import CertificateState
 from bus.messages.manifest import Manifest
 from bus.messages.streams import SERVICES
 from services.bootstrap.adapters import containerd_host, supervisord, taken_ports
+from services.bootstrap.adapters.kernel_settings import change_kernel_settings
 from services.bootstrap.adapters.layout import make_layout
 from services.bootstrap.adapters.lock_contention import take_lock
 from services.bootstrap.adapters.serving_pair import PairReport, ensure_pair_in_child, is_self_signed, pair_request
@@ -136,6 +137,7 @@ class BootstrapStartup:
             server = ServiceLock(self._run_dir, "server").holder
             evaluation = evaluate_all(server, prepare=self._prepare, in_force=begun, rejection=rejection)
             self._use_credentials(evaluation.resolved.config)
+            _change_kernel_settings(evaluation.resolved.config)
         except ConfigurationRefusedError as error:
             kept = self._last_good()
             if kept is None:
@@ -188,6 +190,7 @@ class BootstrapStartup:
         self.pair = ensure_pair_in_child(pair_request(config))
         try:
             self._use_credentials(config)
+            _change_kernel_settings(config)
         except ConfigurationRefusedError as error:
             self.refused = error.lines
         self._write(config)
@@ -314,6 +317,14 @@ class BootstrapStartup:
         """Return whether a service runs that an earlier supervisord started."""
         holders = (ServiceLock(self._run_dir, service).held_by() for service in SERVICES)
         return any(holder is not None and is_orphan(holder) for holder in holders)
+
+
+def _change_kernel_settings(config: EffectiveConfig) -> None:
+    """Raises ConfigurationRefusedError."""
+    try:
+        change_kernel_settings(config)
+    except OperatorError as error:
+        raise ConfigurationRefusedError((str(error),)) from error
 
 
 def _unwritable(error: OSError, where: Path) -> OperatorError:

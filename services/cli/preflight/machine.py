@@ -1,17 +1,20 @@
-"""Examines this machine: rights, systemd, kernel, cgroups, swap, ports, disk, and an agent that runs. Only reads."""
+"""Examines this machine: rights, systemd, kernel and its settings, cgroups, swap, ports, disk, and an agent that runs.
+Only reads."""
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from services.cli.preflight.findings import Finding, Section, Severity
 from services.report.processes import process_of
+from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
 from shared.config.host_facts import read_host_facts
 from shared.config.nested import value_of
 from shared.host.cgroup_layout import Hierarchies, controllers_of, find_hierarchies
+from shared.host.kernel_settings import KUBELET_SETTINGS, differing_settings, sysctl_name
 from shared.host.listening_sockets import listening, owner_of
 from shared.model.eviction import threshold_amount
 
@@ -24,7 +27,8 @@ _KUBELET = "kubelet"  # the name of the process, both of the Go kubelet and of o
 
 
 def machine_findings(config: EffectiveConfig | None) -> list[Finding]:
-    """Yield findings about rights, systemd, kernel, cgroups and swap. `config`: None = it cannot be used."""
+    """Yield findings about rights, systemd, kernel, cgroups and swap. `config`: None = it cannot be used, and what the
+    agent would change is not known."""
     facts = read_host_facts()
     found = []
     if os.geteuid():
@@ -38,6 +42,8 @@ def machine_findings(config: EffectiveConfig | None) -> list[Finding]:
             _machine(Severity.WARNING, "systemd did not boot this machine: there is no unit to take over", remedy)
         )
     found.append(_kernel())
+    if config is not None:
+        found += kernel_settings_findings(facts.kernel_settings, keeps=find_places().keeps_kernel_settings)
     found += cgroup_findings(find_hierarchies(), config.document if config is not None else {})
     if facts.swap_on:
         found.append(_machine(Severity.NOTE, "swap is on: containers get some with memorySwap LimitedSwap only"))
@@ -69,6 +75,23 @@ def _kernel() -> Finding:
     except OSError:
         return _machine(Severity.PROBLEM, f"the kernel {release} has no pidfd", "boot Linux 5.3 or newer")
     return _machine(Severity.OK, f"kernel {release}")
+
+
+def kernel_settings_findings(values: Mapping[str, int], *, keeps: bool) -> list[Finding]:
+    """Return a finding that says which kernel settings the agent changes at its start. A machine that a kubelet has set
+    up has none. With protectKernelDefaults the configuration has been refused where any differs. `keeps`: the agent is
+    to change none."""
+    if not values:
+        return []
+    if not (wrong := differing_settings(values)):
+        return [_machine(Severity.OK, "the kernel settings are those of a kubelet")]
+    if keeps:
+        names = ", ".join(sysctl_name(setting) for setting in wrong)
+        return [_machine(Severity.NOTE, f"kernel settings are not those of a kubelet, and stay so: {names}")]
+    changes = (
+        f"{sysctl_name(setting)} from {value} to {KUBELET_SETTINGS[setting]}" for setting, value in wrong.items()
+    )
+    return [_machine(Severity.NOTE, f"the agent changes kernel settings, as a kubelet does: {', '.join(changes)}")]
 
 
 def running_agent(run_dir: str) -> list[Finding]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bus.messages.streams import SERVICES
+from shared.host.kernel_settings import differing_settings, read_kernel_settings
 from shared.model.objects import Object
 from tests.machine.inside import node, pods
 
@@ -32,6 +33,13 @@ def the_agent_is_up_by_its_unit() -> None:
     assert shown["NRestarts"] == "0", "it was started once"
     assert node.cgroup_of(int(shown["MainPID"])).startswith("/system.slice/bulkhead.service")
     assert {name for name in SERVICES if not node.service_pid(name)} == set()
+
+
+def the_kernel_has_the_settings_of_a_kubelet() -> None:
+    """Those that this kernel has; after each boot again."""
+    found = read_kernel_settings()
+    assert found.get("kernel/panic") == 10 and found.get("vm/overcommit_memory") == 1, found
+    assert differing_settings(found) == {}
 
 
 def start_one_by_one(manifests: dict[str, Object]) -> None:

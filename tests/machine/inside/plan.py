@@ -53,6 +53,7 @@ _KILLS: tuple[Check, ...] = (
 )
 _AFTER_A_BOOT: tuple[Check, ...] = (
     restarts.the_machine_has_booted,
+    restarts.the_kernel_has_the_settings_of_a_kubelet,
     restarts.the_pods_from_before_the_boot_run_again,
     restarts.init_containers_have_run_again,
     restarts.its_story_contains_the_boot,
@@ -65,6 +66,7 @@ PHASES = (
         prepare=first_boot,
         checks=(
             restarts.the_agent_is_up_by_its_unit,
+            restarts.the_kernel_has_the_settings_of_a_kubelet,
             restarts.the_steady_pods_run,
             *_HIERARCHY,
             cgroups.systemd_has_the_same_values_and_keeps_them_over_a_reload,

@@ -28,6 +28,7 @@ from bus.process_bus import ProcessBus
 from services.bootstrap.adapters.containerd_process import find_containerd
 from tests.support.agents import evidence
 from tests.support.agents.free_ports import free_ports
+from tests.support.agents.kept_machine import KEPT_MACHINE
 from tests.support.installed import ran_versions
 from tests.support.installed.chosen_programs import chosen_handler
 from tests.support.runtime.containerd import PrivateContainerd, network_of_our_own
@@ -153,7 +154,7 @@ class Agent:
 
     def start_supervisord(self) -> None:
         """Start supervisord alone; the services follow by themselves."""
-        environment = {**os.environ, "CRASH_AT": f"@{self._crash_file}", **self._environment}
+        environment = {**os.environ, **KEPT_MACHINE, "CRASH_AT": f"@{self._crash_file}", **self._environment}
         environment["BULKHEAD_HOME"] = str(self.home.path)
         command = [str(BIN / "supervisord"), "-n", "-s", "-c", str(self.home.supervisord_conf)]
         if self._supervisord is not None:

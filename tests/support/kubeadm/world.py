@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 from tests.support.agents.agent import BIN, NODE
+from tests.support.agents.kept_machine import KEPT_MACHINE
 from tests.support.agents.world import World
 from tests.support.kubeadm.unit import DROP_IN, UNIT, moved, start_of, whole_environment
 
@@ -30,7 +31,7 @@ class WorldOfKubeadm(World):
         argv, environment = start_of(moved(UNIT, places), moved(DROP_IN, places))
         with self.stderr.open("ab") as stderr:
             self._supervisord = subprocess.Popen(
-                argv, env=whole_environment({**environment, "BULKHEAD_HOME": str(home)}),
+                argv, env=whole_environment({**environment, **KEPT_MACHINE, "BULKHEAD_HOME": str(home)}),
                 stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, start_new_session=True, cwd="/",
             )  # fmt: skip
 

@@ -19,6 +19,14 @@ from tests.support.waits.deadline import WAIT_SECONDS
 from tools import leftovers
 
 SYSTEMD = Path("/lib/systemd/systemd")
+KERNEL_SETTINGS = {  # at each boot, by the path below /proc/sys
+    "vm/overcommit_memory": 0,
+    "vm/panic_on_oom": 0,
+    "kernel/panic": 0,
+    "kernel/panic_on_oops": 0,
+    "kernel/keys/root_maxkeys": 1_000_000,
+    "kernel/keys/root_maxbytes": 25_000_000,
+}
 _TARGET = "[Unit]\nDefaultDependencies=no\nWants=dbus.socket\n"
 _SOCKET = "[Unit]\nDefaultDependencies=no\n[Socket]\nListenStream=/run/dbus/system_bus_socket\n"
 _SERVICE = """\
@@ -41,7 +49,8 @@ for tree in {trees}; do
 done
 exec unshare --cgroup --mount --pid --uts --ipc {namespaces} --fork --kill-child --propagation slave bash {inside}
 """
-# What systemd would set for the whole machine is read-only; network settings are the network's, which is shared.
+# What systemd would set for the whole machine is read-only; network settings are the network's, which is shared. The
+# settings that an agent changes are files of its own, with the values of a Debian.
 _INSIDE = """\
 set -e
 {root}
@@ -50,6 +59,15 @@ for part in /proc/sys/kernel /proc/sys/fs /proc/sys/vm; do
   mount --bind $part $part; mount -o remount,bind,ro $part
 done
 mount -t tmpfs tmpfs /run
+mkdir /run/kernel-settings
+while read -r setting value; do
+  if [ -e /proc/sys/$setting ]; then
+    echo $value > /run/kernel-settings/${{setting##*/}}
+    mount --bind /run/kernel-settings/${{setting##*/}} /proc/sys/$setting
+  fi
+done << END
+{settings}
+END
 umount -R /sys/fs/cgroup
 {mounts}
 mkdir -p /run/systemd/system /run/dbus
@@ -117,6 +135,7 @@ class SystemdMachine:
         inside.write_text(
             _INSIDE.format(
                 root=self.root_script(),
+                settings="\n".join(f"{setting} {value}" for setting, value in KERNEL_SETTINGS.items()),
                 mounts=_mounts(ours),
                 last=self.last_script(),
                 systemd=SYSTEMD,

@@ -13,7 +13,13 @@ from services.cli.preflight import machine
 from services.cli.preflight.configuration import read_configuration, unit_findings
 from services.cli.preflight.examination import Options, examine
 from services.cli.preflight.findings import Finding, Severity
-from services.cli.preflight.machine import cgroup_findings, disk_findings, port_findings, running_agent
+from services.cli.preflight.machine import (
+    cgroup_findings,
+    disk_findings,
+    kernel_settings_findings,
+    port_findings,
+    running_agent,
+)
 from services.cli.preflight.pod_files import read_named_pods, read_static_pods
 from services.cli.systemd import control
 from services.cli.systemd.unit import unit_of
@@ -93,7 +99,7 @@ def test_the_configuration_of_the_unit_is_evaluated(tmp_path: Path, monkeypatch:
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
         "authentication: {anonymous: {enabled: false}, webhook: {enabled: false}}\n"
         "authorization: {mode: AlwaysAllow}\n"
-        "cpuManagerPolicy: none\nshutdownGracePeriod: 0s\nprotectKernelDefaults: true\nfailSwapOn: false\n"
+        "cpuManagerPolicy: none\nshutdownGracePeriod: 0s\nhairpinMode: none\nfailSwapOn: false\n"
     )
     (tmp_path / "flags.env").write_text('KUBELET_KUBEADM_ARGS="--pod-infra-container-image=pause:3.10"\n')
     unit = properties(
@@ -108,7 +114,7 @@ def test_the_configuration_of_the_unit_is_evaluated(tmp_path: Path, monkeypatch:
     config = found.resolved.config
     assert (config.config_file, config.run_dir) == (f"{tmp_path}/config.yaml", "/run/of-the-unit")
     # Values that are the defaults, such as those that kubeadm writes, have no consequence.
-    assert worst(found.findings) == ["protectKernelDefaults: is accepted, but without effect yet"]
+    assert worst(found.findings) == ["hairpinMode: is accepted, but without effect yet"]
     notes = [finding.where for finding in found.findings if finding.severity is Severity.NOTE]
     assert "--pod-infra-container-image" in notes
 
@@ -148,6 +154,24 @@ def test_a_systemd_that_does_not_answer_is_a_problem(tmp_path: Path, monkeypatch
     boot(tmp_path, monkeypatch).write_text("#!/bin/sh\necho 'no bus' >&2\nexit 1\n")
     found = read_configuration(UNIT, ())
     assert (found.resolved, worst(found.findings)) == (None, ["no bus"])
+
+
+def test_the_kernel_settings_that_the_agent_changes_are_named() -> None:
+    debian = {"vm/overcommit_memory": 0, "vm/panic_on_oom": 0, "kernel/panic": 0}
+    [changed] = kernel_settings_findings(debian, keeps=False)
+    changes = "vm.overcommit_memory from 0 to 1, kernel.panic from 0 to 10"
+    assert (changed.severity, changed.what) == (
+        Severity.NOTE,
+        f"the agent changes kernel settings, as a kubelet does: {changes}",
+    )
+    [kept] = kernel_settings_findings(debian, keeps=True)
+    assert (kept.severity, kept.what) == (
+        Severity.NOTE,
+        "kernel settings are not those of a kubelet, and stay so: vm.overcommit_memory, kernel.panic",
+    )
+    [unchanged] = kernel_settings_findings({"vm/overcommit_memory": 1, "kernel/panic": 10}, keeps=False)
+    assert (unchanged.severity, unchanged.what) == (Severity.OK, "the kernel settings are those of a kubelet")
+    assert kernel_settings_findings({}, keeps=False) == []
 
 
 def test_a_machine_without_cgroups_is_a_problem() -> None:

@@ -78,6 +78,9 @@ def test_what_cannot_be_read_is_not_checked(tmp_path: Path, meminfo: str) -> Non
         ({"cgroupDriver": "systemd"}, HostFacts(systemd=False),
          "cgroupDriver: is systemd, and process 1 of this machine is not systemd (set it to cgroupfs here and in the",
          {"cgroupDriver": "cgroupfs"}),
+        ({"protectKernelDefaults": True}, HostFacts(kernel_settings={"vm/overcommit_memory": 0, "kernel/panic": 10}),
+         "protectKernelDefaults: is true, and there is invalid kernel flag: vm/overcommit_memory, expected value: 1, a",
+         {"protectKernelDefaults": False}),
         ({"reservedSystemCPUs": "2-4"}, MACHINE, 'reservedSystemCPUs: is "2-4", but CPU 4 is not online',
          {"reservedSystemCPUs": "2-3"}),
         ({"systemReserved": {"cpu": "3"}, "kubeReserved": {"cpu": "1001m"}}, MACHINE,
@@ -117,6 +120,21 @@ def test_what_a_machine_cannot_give_is_refused(
     assert found[0].startswith(start)
     assert found[0].endswith(")")
     assert lines(good, facts) == []
+
+
+def test_protected_kernel_settings_are_compared_with_those_of_a_kubelet(tmp_path: Path) -> None:
+    names = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops")
+    debian = {f"proc/sys/{name}": "0\n" for name in names}
+    [line] = lines({"protectKernelDefaults": True}, read_host_facts(tree(tmp_path, debian)))
+    assert line == (
+        "protectKernelDefaults: is true, and there is "
+        "invalid kernel flag: vm/overcommit_memory, expected value: 1, actual value: 0; "
+        "invalid kernel flag: kernel/panic, expected value: 10, actual value: 0; "
+        "invalid kernel flag: kernel/panic_on_oops, expected value: 1, actual value: 0 "
+        "(run sysctl -w vm.overcommit_memory=1 kernel.panic=10 kernel.panic_on_oops=1, or set it to false)"
+    )
+    kubelets = dict(zip(debian, ("1\n", "0\n", "10\n", "1\n"), strict=True))
+    assert lines({"protectKernelDefaults": True}, read_host_facts(tree(tmp_path, kubelets))) == []
 
 
 def test_a_cgroup_root_that_will_be_made_is_a_warning(tmp_path: Path) -> None:

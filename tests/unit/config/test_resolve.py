@@ -350,9 +350,9 @@ def test_a_bool_flag_takes_no_word_and_v_has_three_forms() -> None:
 def test_what_has_no_effect_yet_is_named(tmp_path: Path) -> None:
     file = tmp_path / "k.yaml"
     file.write_text(ALONE + "hairpinMode: none\nmemorySwap: {swapBehavior: NoSwap}\nvolumeStatsAggPeriod: 0s\n")
-    resolved = evaluate([f"--config={file}", "--protect-kernel-defaults=false", "--container-hints=/x"])
+    resolved = evaluate([f"--config={file}", "--kernel-memcg-notification=false", "--container-hints=/x"])
     assert resolved.without_effect == (
-        "hairpinMode", "--protect-kernel-defaults", "--container-hints",
+        "hairpinMode", "--kernel-memcg-notification", "--container-hints",
     )  # fmt: skip
 
 
