@@ -31,7 +31,9 @@ class ClaimDevice:
 class PodClaim:
     """Has one resource claim of one pod."""
 
-    name: str  # in the pod's `spec.resourceClaims`; "" = that of the pod's extended resources
+    # in the pod's `spec.resourceClaims`; "" = that of the pod's extended resources; `/` and the name of the
+    # ResourceClaim where another kubelet has prepared it and the pod is not known yet
+    name: str
     claim: str  # name of the ResourceClaim; "" = it is not created yet
     state: ClaimState  # `pending`, `prepared`, `error` or `unpreparing`
     uid: str = ""  # of the ResourceClaim; "" = it was not read yet

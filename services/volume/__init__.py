@@ -8,15 +8,16 @@ Purpose
     claim of a volume is resolved first, to the source of its PersistentVolume; one that was resolved for a pod stays so
     while the pod is there, whatever becomes of the claim. Registers the plugins of the node, such as CSI drivers, whose
     sockets are below `plugins_registry`, drivers of dynamic resource allocation among them, and device plugins at
-    `device-plugins/kubelet.sock`, whose devices it follows.
-    Where a CSIDriver requires it, its driver is called again for the number of volumes that the node takes. A resource
-    claim is to a pod what a volume is: its drivers prepare it before the containers start, and unprepare it after the
-    last pod that uses it has ended; they also report the health of its devices.
+    `device-plugins/kubelet.sock`, whose devices it follows. Where a CSIDriver requires it, its driver is called again
+    for the number of volumes that the node takes. A resource claim is to a pod what a volume is: its drivers prepare it
+    before the containers start, and unprepare it after the last pod that uses it has ended; they also report the health
+    of its devices.
 
 Owns
     `volumes.mounted`, `volumes.in_use`, `plugins.registered`, `devices.resources`, `claims.prepared` and
     `events/volume`; on disk `pods/<uid>`, its `volumes/`, `plugins/` and `volume-subpaths/`; the shared mount
-    propagation of the root directory; `bulkhead/volume/device_plugins.json` and `resource_claims.json` beside it.
+    propagation of the root directory; `bulkhead/volume/device_plugins.json` and `resource_claims.json` beside it; for a
+    Go kubelet `dra_manager_state`, which follows from the latter.
 
 Follows
     `pods.volumes`; `objects.changed`, to refresh files and to read claims again at once; `node.object`, for the labels
@@ -34,12 +35,12 @@ Answers
 
 Persists
     The sockets of device plugins, before their registration is answered. Which pods use which resource claims, and what
-    their drivers have prepared: before each call and after it. Else nothing of its own: the directories, their ready
-    markers and the kernel's mount table are the record. Tokens and keys of certificates are in memory and in the tmpfs
-    of their pods only, Secrets in the tmpfs only; both go to a CSI driver that requires them. `vol_data.json` names
-    driver and handle of a CSI volume, beside its directory and beside its staging directory; that of a block volume is
-    below `plugins/kubernetes.io/csi/volumeDevices`. It is written before the driver is called, and removed after the
-    driver was called to take the volume away.
+    their drivers have prepared: before each call and after it, and soon after that in the checkpoint of the Go kubelet.
+    Else nothing of its own: the directories, their ready markers and the kernel's mount table are the record. Tokens
+    and keys of certificates are in memory and in the tmpfs of their pods only, Secrets in the tmpfs only; both go to a
+    CSI driver that requires them. `vol_data.json` names driver and handle of a CSI volume, beside its directory and
+    beside its staging directory; that of a block volume is below `plugins/kubernetes.io/csi/volumeDevices`. It is
+    written before the driver is called, and removed after the driver was called to take the volume away.
 
 On restart
     The plugins find every volume below `pods/*/volumes` and every device; all are uncertain in the actual state of the
@@ -65,12 +66,13 @@ On restart
     plugin that does not answer is not called gone. Device plugins are connected again through the record of their
     sockets; killed before a registration was saved, its plugin gets an error and registers again. `devices.resources`
     is complete once each of them has listed its devices, could not be reached, or has listed none for 10 s. Prepared
-    resource claims are published as the record has them. A driver whose call was cut short is called again, to prepare
-    where a pod needs the claim, else to unprepare; so are, after a boot of the machine, all drivers of claims that pods
-    need, because the CDI specifications are gone then. What no pod needs is unprepared, but only once `pods.volumes` is
-    complete and not stale. A CSI call that was cut short is repeated, as CSI permits: a volume with a record is
-    published again where a pod needs it, else unpublished. An expansion that was cut short is repeated: the claim's
-    status shows the new size only after it.
+    resource claims are published as the record has them; what only the checkpoint has, another kubelet has prepared,
+    and its drivers are called again. Killed between record and checkpoint: the checkpoint is written at the start. A
+    driver whose call was cut short is called again, to prepare where a pod needs the claim, else to unprepare; so are,
+    after a boot of the machine, all drivers of claims that pods need, because the CDI specifications are gone then.
+    What no pod needs is unprepared, but only once `pods.volumes` is complete and not stale. A CSI call that was cut
+    short is repeated, as CSI permits: a volume with a record is published again where a pod needs it, else unpublished.
+    An expansion that was cut short is repeated: the claim's status shows the new size only after it.
 
 Limits per pod
     Operations have threads by kind: work below the root directory, checks of hostPaths, devices, changes of a volume's

@@ -32,6 +32,7 @@ from services.volume.adapters.pod_certificates import PodCertificates
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.threads import call_in_loop
 from services.volume.controllers.changes import Changes
+from services.volume.controllers.claim_checkpoint import ClaimCheckpoint
 from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.controllers.csi_limits import CsiLimits
 from services.volume.controllers.device_health_watch import DeviceHealthWatch
@@ -92,6 +93,7 @@ class Volume:
         executor = OperationExecutor(context, reconciler, calls, content, failures, metrics, expansion)
         self._limits = CsiLimits(clock, content, registration, reconciler, changed.add_pods)
         warn_of_swapped_memory(events := EventRecorder(bus.own(events_of("volume")), clock), context.config.node_name)
+        self._claim_checkpoint = ClaimCheckpoint(bus, clock, Path(root))
         self._claims = ResourceClaims(
             bus,
             clock,
@@ -100,6 +102,7 @@ class Volume:
             content,
             DriverCalls(clock, partial(registration.endpoints, DRA), lambda: registration.complete),
             DeviceHealthWatch(clock, partial(registration.registered, DRA)),
+            self._claim_checkpoint,
             events,
             context.metrics,
         )
@@ -153,6 +156,7 @@ class Volume:
             "plugin registration": self._registration.run,
             "device plugins": self._devices.run,
             "resource claims": self._claims.run,
+            "checkpoint of resource claims": self._claim_checkpoint.run,
             "volume limits": self._limits.run,
         }
         tasks = [asyncio.create_task(restarted(self.bus, name, run)) for name, run in parts.items()]
@@ -162,4 +166,5 @@ class Volume:
             for task in tasks:
                 task.cancel()
             self._claims.close()
+            self._claim_checkpoint.close()
             await self._usages.close()

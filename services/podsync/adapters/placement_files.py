@@ -2,20 +2,19 @@
 4.14)."""
 
 import logging
-import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from services.podsync.core.checkpoints import cpu_state, device_state, memory_state
-from services.podsync.core.checkpoints.checksums import MAX_CHECKPOINT_BYTES, CheckpointError
 from services.podsync.core.checkpoints.cpu_state import CpuState, read_cpu_state, write_cpu_state
 from services.podsync.core.checkpoints.device_state import DeviceState, read_device_state, write_device_state
 from services.podsync.core.checkpoints.memory_state import MemoryState, read_memory_state, write_memory_state
 from services.podsync.core.checkpoints.start_checks import start_error
 from shared.errors import OperatorError
 from shared.files.atomic import write_atomically
+from shared.files.regular_file import read_regular_file
+from shared.go_checkpoints.checksums import MAX_CHECKPOINT_BYTES, CheckpointError
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +44,7 @@ class PlacementFiles:
         """Return the content of the device manager's file, None without one. A file that cannot be used is logged
         and counts as none, as it does for the Go kubelet."""
         try:
-            content = _content(self.device_path)
+            content = read_regular_file(self.device_path, MAX_CHECKPOINT_BYTES + 1)
             state = read_device_state(content)
         except FileNotFoundError:
             return None
@@ -72,7 +71,7 @@ class PlacementFiles:
 
     def _read(self, path: Path, parse: Callable[[bytes], _State], manager: str) -> _State | None:
         try:
-            content = _content(path)
+            content = read_regular_file(path, MAX_CHECKPOINT_BYTES + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -91,10 +90,3 @@ class PlacementFiles:
         self._written.pop(path, None)
         write_atomically(path, content)
         self._written[path] = content
-
-
-def _content(path: Path) -> bytes:
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(0, "is not a regular file")
-        return file.read(MAX_CHECKPOINT_BYTES + 1)

@@ -70,8 +70,9 @@ class ClaimWork:
                     errors = await self._call(uid)
         except Exception as error:
             log.exception("resource claims of pod %s: unexpected failure", uid)
-            errors = {each.pods[uid].name: f"unexpected {type(error).__name__}" for each in self._claims.held(uid)}
-            errors |= {each.name: f"unexpected {type(error).__name__}" for each in self._claims.unread(uid)}
+            errors = {each.name: f"unexpected {type(error).__name__}" for each in self._claims.unread(uid)}
+            for claim in self._claims.held(uid):
+                errors |= dict.fromkeys(claim.names(uid), f"unexpected {type(error).__name__}")
         now = self._clock.monotonic()
         self._measure(PREPARE, now - began, failed=bool(errors))
         if errors:
@@ -138,12 +139,12 @@ class ClaimWork:
             missing = self._drivers.missing(driver)
             for claim in calls[driver] if not missing else calls.pop(driver):
                 if missing:
-                    errors.setdefault(claim.pods[uid].name, missing)
+                    errors = dict.fromkeys(claim.names(uid), missing) | errors
                 else:
                     self._claims.called(claim.key, driver)
         unsaved = await self._save()
         if unsaved:
-            return {claim.pods[uid].name: unsaved for claim in self._claims.held(uid)}
+            return {name: unsaved for claim in self._claims.held(uid) for name in claim.names(uid)}
         crash_point("volume.claim.saved")
         outcomes = await asyncio.gather(*(self._drivers.prepare(driver, claims) for driver, claims in calls.items()))
         crash_point("volume.claim.answered")
@@ -152,7 +153,7 @@ class ClaimWork:
                 if claim.uid in outcome.devices:
                     self._claims.prepared(claim.key, driver, outcome.devices[claim.uid])
                 else:
-                    errors.setdefault(claim.pods[uid].name, outcome.errors[claim.uid])
+                    errors = dict.fromkeys(claim.names(uid), outcome.errors[claim.uid]) | errors
         if calls:
             await self._save()
             crash_point("volume.claim.prepared")

@@ -20,6 +20,7 @@ from bus.stream import EventRecorder
 from services.volume.adapters.claim_files import ClaimRecord
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.threads import Threads
+from services.volume.controllers.claim_checkpoint import ClaimCheckpoint
 from services.volume.controllers.claim_metrics import ClaimMetrics
 from services.volume.controllers.claim_work import ClaimWork
 from services.volume.controllers.device_health_watch import DeviceHealthWatch
@@ -41,7 +42,7 @@ Name = TypeVar("Name", str, ClaimKey)
 
 
 class ResourceClaims:
-    """Prepares and unprepares claims. `run` is the loop."""
+    """Prepares and unprepares claims. `run` is the loop; `checkpoint` gets the claims of each record."""
 
     def __init__(
         self,
@@ -52,10 +53,12 @@ class ResourceClaims:
         content: ClusterContent,
         drivers: DriverCalls,
         health: DeviceHealthWatch,
+        checkpoint: ClaimCheckpoint,
         events: EventRecorder,
         metrics: Registry,
     ) -> None:
         self._bus, self._clock, self._stream, self._events = bus, clock, stream, events
+        self._checkpoint = checkpoint
         self._drivers, self._health = drivers, health
         health.on_change = self._on_health
         self._record = ClaimRecord(root / RECORD)
@@ -119,13 +122,14 @@ class ResourceClaims:
             self._changed.set()
 
     async def _restore(self) -> None:
+        """Take the claims of the record, and those that only the checkpoint has: another kubelet prepared them."""
         try:
             self._claims.restored(await self._threads.call(self._record.load))
         except (OSError, ValueError) as error:
-            remedy = (
-                "claims of running pods are prepared again; devices of others stay in use until the driver restarts"
-            )
+            remedy = "the claims of dra_manager_state count instead, and those of running pods are prepared again"
             log.warning("%s: cannot be read: %s (%s)", self._record.path, error, remedy)
+        self._claims.restored(await self._checkpoint.load())
+        self._checkpoint.write(self._claims.claims)
 
     async def _turn(self) -> None:
         """Publish, and begin what is due."""
@@ -161,6 +165,7 @@ class ResourceClaims:
             self._bus.trouble(_TROUBLE, line)
             return line
         self._bus.trouble(_TROUBLE, None)
+        self._checkpoint.write(self._claims.claims)
         return ""
 
     def _publish(self, uid: str, now: float) -> None:

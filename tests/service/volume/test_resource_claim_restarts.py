@@ -181,7 +181,8 @@ async def test_without_a_record_no_driver_prepares_and_pods_still_end(
     await prepared(node, "gpu")
 
     def full(path: Path, content: bytes, mode: int = 0o600) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        if path == node.record:
+            raise OSError(errno.ENOSPC, "No space left on device")
 
     async with node.node.volume():
         with monkeypatch.context() as disk:

@@ -84,6 +84,7 @@ OF_OTHER_TESTS = {
     "tests/service/volume/test_resource_claim_restarts.py": tuple(
         f"volume.claim.{step}" for step in ("saved", "answered", "prepared", "unprepared")
     ),
+    "tests/service/volume/test_claim_checkpoint.py": ("volume.claim.recorded",),
     "tests/service/volume/test_device_plugin_restarts.py": ("volume.device_plugin.saved",),
     "tests/e2e/test_device_restarts.py": tuple(
         f"podsync.{step}.AllocatePodDevices" for step in ("saved", "published", "calling", "acted")

@@ -122,7 +122,7 @@ def test_what_a_driver_has_in_use_is_remembered_until_it_is_unprepared_and_pods_
 def test_a_pod_that_is_not_listed_counts_as_ended_only_while_every_pod_is_known() -> None:
     node = ClaimsOfNode()
     part = Part(state=PartState.PREPARED)
-    node.restored([Claim(uid="x", name="a", namespace="shop", pods={"u": Use(name="a")}, parts={"gpu": part})])
+    node.restored([Claim(uid="x", name="a", namespace="shop", pods={"u": Use(names=("a",))}, parts={"gpu": part})])
     assert node.claims_due(0.0) == []
     node.set_freshness(complete=True, stale=True)
     assert node.claims_due(0.0) == []
@@ -142,6 +142,22 @@ def test_a_pod_that_is_to_run_again_before_its_claim_is_unprepared_keeps_it() ->
     node.end_pod("u")
     node.unprepared(("shop", "a"), "gpu")
     assert (node.release(), node.claims, node.pods(), node.shown("u", 0.0)) == (["u"], (), set(), None)
+
+
+def test_a_pod_that_names_a_claim_twice_has_it_by_both_names_and_needs_nothing_more() -> None:
+    node = ClaimsOfNode()
+    first, second = RequestedClaim(name="x", claim="a"), RequestedClaim(name="y", claim="a")
+    node.set_pod(identity("u"), (first, second), starts=True)
+    for requested in node.unread("u"):
+        node.use("u", requested, allocated("a", ("gpu",)))
+    assert {driver: [claim.name for claim in claims] for driver, claims in node.to_call("u").items()} == {"gpu": ["a"]}
+    node.prepared(("shop", "a"), "gpu", ())
+    assert (node.unread("u"), node.pods_due(0.0)) == ((), [])
+    item = node.shown("u", 0.0)
+    assert item is not None and [(claim.name, claim.state) for claim in item.claims] == [
+        ("x", ClaimState.PREPARED),
+        ("y", ClaimState.PREPARED),
+    ]
 
 
 def test_failures_are_tried_again_later_and_later_and_at_once_when_a_driver_has_come() -> None:
@@ -176,7 +192,7 @@ def test_an_error_keeps_the_time_since_when_it_is_there() -> None:
 def test_a_pod_of_which_nothing_is_known_shows_its_claim_as_it_is() -> None:
     node = ClaimsOfNode()
     part = Part(state=PartState.PREPARED, devices=(Device(pool="p", device="d"),))
-    node.restored([Claim(uid="x", name="a", namespace="shop", pods={"u": Use(name="a")}, parts={"gpu": part})])
+    node.restored([Claim(uid="x", name="a", namespace="shop", pods={"u": Use(names=("a",))}, parts={"gpu": part})])
     item = node.shown("u", 0.0)
     assert item is not None and [claim.state for claim in item.claims] == [ClaimState.PREPARED]
     assert [device.device for device in item.claims[0].devices] == ["d"]
@@ -186,7 +202,7 @@ TEXT = st.text(max_size=5)
 TEXTS = st.lists(TEXT, max_size=2).map(tuple)
 DEVICE = st.builds(Device, pool=TEXT, device=TEXT, share_id=TEXT, requests=TEXTS, cdi_devices=TEXTS)
 PART = st.builds(Part, state=st.sampled_from(PartState), devices=st.lists(DEVICE, max_size=2).map(tuple))
-USE = st.builds(Use, name=TEXT, containers=st.dictionaries(TEXT, TEXTS, max_size=2))
+USE = st.builds(Use, names=TEXTS, containers=st.dictionaries(TEXT, TEXTS, max_size=2))
 CLAIM = st.builds(
     Claim, uid=TEXT, name=TEXT, namespace=TEXT, pods=st.dictionaries(TEXT, USE, max_size=2),
     parts=st.dictionaries(TEXT, PART, max_size=2),

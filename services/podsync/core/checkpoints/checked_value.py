@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from services.podsync.core.checkpoints.checksums import (
+from shared.go_checkpoints.checksums import (
     CheckpointError,
     Fault,
     corrupted,
@@ -15,7 +15,7 @@ from services.podsync.core.checkpoints.checksums import (
     load_checkpoint,
     text_checksum,
 )
-from services.podsync.core.checkpoints.go_types import GoStruct, GoValueError
+from shared.go_checkpoints.go_types import GoStruct, GoValueError
 
 
 def read_value(content: bytes, form: GoStruct, written: Iterable[GoStruct]) -> dict[str, Any]:

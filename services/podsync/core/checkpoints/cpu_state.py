@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.podsync.core.checkpoints.checked_value import read_value, write_value
-from services.podsync.core.checkpoints.checksums import (
+from shared.go_checkpoints.checksums import (
     CheckpointError,
     Fault,
 )
-from services.podsync.core.checkpoints.go_types import Field, GoMap, GoNumber, GoStruct, GoText, GoType, GoValueError
+from shared.go_checkpoints.go_types import Field, GoMap, GoNumber, GoStruct, GoText, GoType, GoValueError
 from shared.model.cpu_list import parse_cpus, write_cpus
 from shared.model.machine_topology import CpuSet
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.podsync.core.checkpoints.checksums import (
+from shared.go_checkpoints.checksums import (
     CheckpointError,
     Fault,
     corrupted,
     dump_checksum,
     load_checkpoint,
 )
-from services.podsync.core.checkpoints.go_types import (
+from shared.go_checkpoints.go_types import (
     Field,
     GoBytes,
     GoMap,

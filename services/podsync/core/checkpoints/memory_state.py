@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.podsync.core.checkpoints.checked_value import read_value, write_value
-from services.podsync.core.checkpoints.go_types import Field, GoMap, GoNumber, GoSlice, GoStruct, GoText
 from services.podsync.core.placement.machine_memory import MachineMemory, MemoryTable, NodeMemory
 from services.podsync.core.placement.pod_placement import MemoryBlock
+from shared.go_checkpoints.go_types import Field, GoMap, GoNumber, GoSlice, GoStruct, GoText
 
 FILE_NAME = "memory_manager_state"
 

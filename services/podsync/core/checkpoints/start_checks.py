@@ -8,11 +8,11 @@ strict-cpu-reservation the shared pool may be empty.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from services.podsync.core.checkpoints.checksums import CheckpointError
 from services.podsync.core.checkpoints.cpu_state import CpuState
 from services.podsync.core.checkpoints.memory_state import MemoryState
 from services.podsync.core.placement.machine_memory import MachineMemory
 from shared.errors import OperatorError
+from shared.go_checkpoints.checksums import CheckpointError
 from shared.model.cpu_list import write_cpus
 from shared.model.machine_topology import CpuSet
 

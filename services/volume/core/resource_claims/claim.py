@@ -29,8 +29,8 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """Has the use of a claim by a pod. `name`: of the claim within the pod; `containers`: container -> requests, of
-    extended resources."""
+    """Has the use of a claim by a pod. `names`: of the claim within the pod, empty = not known, because another kubelet
+    has prepared it; `containers`: container -> requests, of extended resources."""
 
     name: str
     containers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Claim:
     """Has a claim. `pods`: its uses by pod UID, `parts`: by driver."""
 
     uid: str
-    name: str
+    names: tuple[str, ...] = ()
     namespace: str
     pods: Mapping[str, Use] = field(default_factory=dict)
     parts: Mapping[str, Part] = field(default_factory=dict)
@@ -72,8 +72,16 @@ class Claim:
             for device in part.devices
         )
 
-    def used_by(self, pod_uid: str, use: Use) -> "Claim":
-        """Return the claim with a further user."""
+    def names(self, pod_uid: str) -> tuple[str, ...]:
+        """Return the names of the claim within a pod that uses it, never none: one that stands for names that are not
+        known begins with a slash, as no name does."""
+        return self.pods[pod_uid].names or (f"/{self.name}",)
+
+    def used_by(self, pod_uid: str, name: str, containers: Mapping[str, tuple[str, ...]]) -> "Claim":
+        """Return the claim with a further use by a pod, which has it under this name."""
+        before = self.pods.get(pod_uid, Use())
+        names = tuple(dict.fromkeys((*before.names, name)))
+        use = Use(names=names, containers={**before.containers, **containers})
         return replace(self, pods={**self.pods, pod_uid: use})
 
     def without(self, pod_uid: str) -> "Claim":

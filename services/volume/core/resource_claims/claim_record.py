@@ -28,7 +28,10 @@ def _written(claim: Claim) -> dict[str, Any]:
         "name": claim.name,
         "namespace": claim.namespace,
         "pods": {
-            uid: {"name": use.name, "containers": {name: list(requests) for name, requests in use.containers.items()}}
+            uid: {
+                "names": list(use.names),
+                "containers": {name: list(requests) for name, requests in use.containers.items()},
+            }
             for uid, use in claim.pods.items()
         },
         "drivers": {
@@ -54,7 +57,9 @@ def _read(claim: Mapping[str, Any]) -> Claim:
         name=_text(claim["name"]),
         namespace=_text(claim["namespace"]),
         pods={
-            uid: Use(name=_text(use["name"]), containers={c: _texts(found) for c, found in use["containers"].items()})
+            uid: Use(
+                names=_texts(use["names"]), containers={c: _texts(found) for c, found in use["containers"].items()}
+            )
             for uid, use in claim["pods"].items()
         },
         parts={

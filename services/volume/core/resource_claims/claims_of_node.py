@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bus.messages.resource_claims import PodClaims
-from services.volume.core.resource_claims.claim import Claim, ClaimKey, Part, PartState, Use
+from services.volume.core.resource_claims.claim import Claim, ClaimKey, Part, PartState
 from services.volume.core.resource_claims.claim_failures import Failures
 from services.volume.core.resource_claims.driver_checks import Device
+from services.volume.core.resource_claims.kept_claims import KeptClaims
 from services.volume.core.resource_claims.pod_claims import AllocatedClaim, ClaimError, PodIdentity, RequestedClaim
 from services.volume.core.resource_claims.shown_claims import ended_pod, running_pod
 
@@ -33,25 +34,24 @@ class ClaimsOfNode:
     def __init__(self) -> None:
         self._pods: dict[str, _Pod] = {}
         self._ended: set[str] = set()  # UIDs of pods that have ended and use a claim
-        self._claims: dict[ClaimKey, Claim] = {}
-        self._keys: dict[str, set[ClaimKey]] = {}  # of the claims that a pod (UID) uses
+        self._claims = KeptClaims()
         self._unprepare: dict[ClaimKey, Failures] = {}
         self._knows_all = False  # every pod that is not among `_pods` has ended
 
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Return the claims, for the record."""
-        return tuple(claim for _, claim in sorted(self._claims.items()))
+        return self._claims.all()
 
     # Pods.
 
     def restored(self, claims: Iterable[Claim]) -> None:
         """Take the claims of the record."""
         for claim in claims:
-            if claim.key not in self._claims:
-                self._claims[claim.key] = claim
-                for uid in claim.pods:
-                    self._keys.setdefault(uid, set()).add(claim.key)
+            if self._claims.get(claim.key) is None:
+                self._claims.put(claim)
+        for pod in self._pods.values():
+            self._name_uses(pod)
 
     def set_pod(self, identity: PodIdentity, requested: tuple[RequestedClaim, ...], *, starts: bool) -> None:
         """Note that the pod is to run with these claims, beside those that it has got; not `starts`: it is ending, and
@@ -60,13 +60,14 @@ class ClaimsOfNode:
         if pod is not None and pod.requested != requested:
             pod.failures.retry()
         failures = pod.failures if pod is not None else Failures()
-        self._pods[identity.uid] = _Pod(identity, requested, starts, failures)
+        self._pods[identity.uid] = pod = _Pod(identity, requested, starts, failures)
         self._ended.discard(identity.uid)
+        self._name_uses(pod)
 
     def end_pod(self, uid: str) -> None:
         """Note that the containers of the pod are gone."""
         self._pods.pop(uid, None)
-        if uid in self._keys:
+        if uid in self._claims.pods():
             self._ended.add(uid)
 
     def withdraw_pod(self, uid: str) -> None:
@@ -85,7 +86,17 @@ class ClaimsOfNode:
     def pods(self) -> set[str]:
         """Return the UIDs of the pods that need or use a claim."""
         need = {uid for uid, pod in self._pods.items() if pod.requested}
-        return need | self._keys.keys()
+        return need | self._claims.pods()
+
+    def _name_uses(self, pod: _Pod) -> None:
+        """Name the claims that another kubelet has prepared for the pod: it kept no names of claims within pods."""
+        uid = pod.identity.uid
+        for claim in self._claims.of_pod(uid):
+            if not claim.pods[uid].names:
+                for each in pod.requested:
+                    if each.claim == claim.name:
+                        claim = claim.used_by(uid, each.name, each.containers)
+                self._claims.put(claim)
 
     # What is due.
 
@@ -111,7 +122,7 @@ class ClaimsOfNode:
                 yield uid, pod
 
     def _to_unprepare(self) -> list[ClaimKey]:
-        return [key for key, claim in self._claims.items() if self.is_unused(claim)]
+        return [claim.key for claim in self._claims.all() if self.is_unused(claim)]
 
     def is_unused(self, claim: Claim) -> bool:
         """Return whether every pod that uses the claim is known to have ended."""
@@ -140,21 +151,20 @@ class ClaimsOfNode:
             text = f"old ResourceClaim with same name {claim.name} and different UID {claim.uid} still exists"
             raise ClaimError(f"{text} (previous pod force-deleted?!)")
         self._unprepare.pop(key, None)
-        self._keys.setdefault(uid, set()).add(key)
-        self._claims[key] = claim.used_by(uid, Use(name=requested.name, containers=requested.containers))
+        self._claims.put(claim.used_by(uid, requested.name, requested.containers))
 
     def held(self, uid: str) -> list[Claim]:
         """Return the claims that the pod has got."""
-        return list(self._held(uid).values())
+        return self._claims.of_pod(uid)
 
     def _held(self, uid: str) -> dict[str, Claim]:
-        claims = [self._claims[key] for key in sorted(self._keys.get(uid, ()))]
-        return {claim.pods[uid].name: claim for claim in claims}
+        """Return the claims that the pod has got, by their names within the pod."""
+        return {name: claim for claim in self._claims.of_pod(uid) for name in claim.names(uid)}
 
     def to_call(self, uid: str) -> dict[str, list[Claim]]:
         """Return the drivers to call for the pod, each with the claims that it has not prepared."""
         calls: dict[str, list[Claim]] = {}
-        for claim in self._held(uid).values():
+        for claim in self._claims.of_pod(uid):
             for driver, part in claim.parts.items():
                 if part.state is not PartState.PREPARED:
                     calls.setdefault(driver, []).append(claim)
@@ -162,11 +172,15 @@ class ClaimsOfNode:
 
     def called(self, key: ClaimKey, driver: str) -> None:
         """Note that the driver is going to be called to prepare the claim."""
-        self._claims[key] = self._claims[key].with_part(driver, Part(state=PartState.CALLED))
+        self._put_part(key, driver, Part(state=PartState.CALLED))
 
     def prepared(self, key: ClaimKey, driver: str, devices: tuple[Device, ...]) -> None:
         """Note that the driver has prepared the claim."""
-        self._claims[key] = self._claims[key].with_part(driver, Part(state=PartState.PREPARED, devices=devices))
+        self._put_part(key, driver, Part(state=PartState.PREPARED, devices=devices))
+
+    def _put_part(self, key: ClaimKey, driver: str, part: Part) -> None:
+        if (claim := self._claims.get(key)) is not None:
+            self._claims.put(claim.with_part(driver, part))
 
     def pod_failed(self, uid: str, errors: Mapping[str, str], now: float, wall: float) -> None:
         """Note why claims of the pod are not prepared, by their names within the pod."""
@@ -187,7 +201,7 @@ class ClaimsOfNode:
 
     def unprepared(self, key: ClaimKey, driver: str) -> None:
         """Note that the driver has unprepared the claim."""
-        self._claims[key] = self._claims[key].with_part(driver, Part())
+        self._put_part(key, driver, Part())
 
     def unprepare_failed(self, key: ClaimKey, error: str, now: float, wall: float) -> None:
         """Note why the claim is not unprepared."""
@@ -197,7 +211,7 @@ class ClaimsOfNode:
         """End the uses by pods that have ended, where the claim is used by others or all drivers have unprepared it;
         return the UIDs of these pods."""
         released = []
-        for key, claim in list(self._claims.items()):
+        for claim in self._claims.all():
             unused = self.is_unused(claim)
             if unused and any(part.state is not PartState.NEW for part in claim.parts.values()):
                 continue
@@ -205,14 +219,12 @@ class ClaimsOfNode:
             released += gone
             for uid in gone:
                 claim = claim.without(uid)
-                self._keys[uid].discard(key)
-                if not self._keys[uid]:
-                    del self._keys[uid]
-            self._claims[key] = claim
             if unused:
-                del self._claims[key]
-                self._unprepare.pop(key, None)
-        self._ended.intersection_update(self._keys)
+                self._claims.remove(claim.key)
+                self._unprepare.pop(claim.key, None)
+            elif gone:
+                self._claims.put(claim)
+        self._ended.intersection_update(self._claims.pods())
         return released
 
     def retry(self) -> None:

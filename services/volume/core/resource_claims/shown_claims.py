@@ -22,7 +22,7 @@ def running_pod(
     claims that it has got, by their names within the pod."""
     waiting = {each.name: each for each in requested}
     claims = [
-        _held(uid, held[name], errors) if name in held else _waiting(waiting[name], errors)
+        _held(uid, name, held[name], errors) if name in held else _waiting(waiting[name], errors)
         for name in (*waiting, *sorted(held.keys() - waiting.keys()))
     ]
     return PodClaims(uid=uid, claims=tuple(claims)) if claims else None
@@ -54,16 +54,15 @@ def _healthy(claim: PodClaim, health: DeviceHealth, now: float) -> tuple[ClaimDe
     )
 
 
-def _held(uid: str, claim: Claim, errors: Errors) -> PodClaim:
-    use = claim.pods[uid]
-    error, since = _NO_ERROR if claim.is_prepared else errors.get(use.name, _NO_ERROR)
+def _held(uid: str, name: str, claim: Claim, errors: Errors) -> PodClaim:
+    error, since = _NO_ERROR if claim.is_prepared else errors.get(name, _NO_ERROR)
     return PodClaim(
-        name=use.name,
+        name=name,
         claim=claim.name,
         state=ClaimState.PREPARED if claim.is_prepared else _unprepared(error),
         uid=claim.uid,
         devices=claim.devices if claim.is_prepared else (),
-        containers=dict(use.containers),
+        containers=dict(claim.pods[uid].containers),
         error=error,
         since=since,
     )

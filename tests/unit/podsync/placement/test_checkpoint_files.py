@@ -3,19 +3,11 @@
 import json
 from collections.abc import Callable
 from typing import Any
-from zlib import crc32
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.podsync.core.checkpoints.checksums import (
-    MAX_CHECKPOINT_BYTES,
-    CheckpointError,
-    Fault,
-    dump_checksum,
-    text_checksum,
-)
 from services.podsync.core.checkpoints.cpu_state import CpuState, read_cpu_state, write_cpu_state
 from services.podsync.core.checkpoints.device_state import (
     ContainerDevices,
@@ -23,17 +15,22 @@ from services.podsync.core.checkpoints.device_state import (
     read_device_state,
     write_device_state,
 )
-from services.podsync.core.checkpoints.dra_state import ClaimDevice, PreparedClaim, read_dra_state, write_dra_state
 from services.podsync.core.checkpoints.memory_state import MemoryState, read_memory_state, write_memory_state
 from services.podsync.core.placement.machine_memory import MemoryTable, NodeMemory
 from services.podsync.core.placement.pod_placement import MemoryBlock
-from tests.unit.podsync.placement.checkpoint_files import CPU, CPU_WITH_OTHER_TYPE_NAMES, DEVICES, DRA, MEMORY
+from shared.go_checkpoints.checksums import (
+    MAX_CHECKPOINT_BYTES,
+    CheckpointError,
+    Fault,
+    dump_checksum,
+    text_checksum,
+)
+from tests.unit.podsync.placement.checkpoint_files import CPU, CPU_WITH_OTHER_TYPE_NAMES, DEVICES, MEMORY
 
 READERS: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
     "cpu": (read_cpu_state, CPU["two pods"]),
     "memory": (read_memory_state, MEMORY["vector"]),
     "devices": (read_device_state, DEVICES["node 1"]),
-    "claims": (read_dra_state, DRA),
 }
 BLOCK = MemoryBlock(nodes=frozenset({0}), kind="memory", size=512)
 cpu_sets = st.frozensets(st.integers(0, 300), max_size=20)
@@ -55,7 +52,6 @@ KEYS = st.sampled_from(
         "BootID",
         "PodDeviceEntries",
         "RegisteredDevices",
-        "ClaimInfoStateList",
         "defaultCpuSet",
     ]
 )
@@ -89,10 +85,6 @@ def test_a_file_of_a_device_manager_is_written_as_it_was_read(name: str) -> None
     assert write_device_state(read_device_state(DEVICES[name])) == DEVICES[name]
 
 
-def test_a_file_of_claims_is_written_as_it_was_read() -> None:
-    assert write_dra_state(read_dra_state(DRA)) == DRA
-
-
 def test_each_file_says_who_has_what() -> None:
     assert read_cpu_state(CPU["two pods"]) == CpuState(
         policy="static",
@@ -120,18 +112,6 @@ def test_each_file_says_who_has_what() -> None:
     assert held.devices == {-1: ("tegra",)}
     assert held.answer is not None
     assert b"NVIDIA_VISIBLE_DEVICES" in held.answer
-    device = ClaimDevice(
-        pool="worker-1", device="dev-1", requests=("test request",), cdi_ids=("example.com/example=cdi-example",)
-    )
-    assert read_dra_state(DRA) == (
-        PreparedClaim(
-            uid="067798be-454e-4be4-9047-1aa06aea63f7",
-            name="example",
-            namespace="default",
-            pod_uids=frozenset({"139cdb46-f989-4f17-9561-ca10cfb509a6"}),
-            drivers={"test-driver.cdi.k8s.io": (device,)},
-        ),
-    )
 
 
 def test_the_checksums_of_versions_with_other_type_names_are_accepted() -> None:
@@ -195,7 +175,7 @@ def test_a_file_that_is_cut_short_is_not_json(kind: str) -> None:
 @pytest.mark.parametrize("kind", READERS)
 def test_another_value_has_another_checksum(kind: str) -> None:
     read, content = READERS[kind]
-    for old, new in ((b'"app"', b'"apq"'), (b"512", b"513"), (b"GPU-77", b"GPU-78"), (b"dev-1", b"dev-2")):
+    for old, new in ((b'"app"', b'"apq"'), (b"512", b"513"), (b"GPU-77", b"GPU-78")):
         if old in content:
             with pytest.raises(CheckpointError, match="checkpoint is corrupted") as raised:
                 read(content.replace(old, new, 1))
@@ -219,21 +199,12 @@ def test_another_value_has_another_checksum(kind: str) -> None:
         ("devices", b"{}", "checkpoint is corrupted: its checksum is not that of its content"),
         ("devices", b'{"Data":{"RegisteredDevices":[]}}', "Data.RegisteredDevices is not an object"),
         ("devices", b'{"Data":{"PodDeviceEntries":[{"AllocResp":"*"}]}}', "Data.PodDeviceEntries[0].AllocResp is not"),
-        ("claims", b'{"version":"v1","checksum":1}', "Data is not a string"),
-        ("claims", b'{"Data":"{","Checksum":4217352203}', "checkpoint is corrupted"),
     ],
 )  # fmt: skip
 def test_a_form_of_another_version_is_named(kind: str, content: bytes, what: str) -> None:
     with pytest.raises(CheckpointError) as raised:
         READERS[kind][0](content)
     assert str(raised.value).startswith(what)
-
-
-def test_claims_of_another_version_are_named() -> None:
-    content = json.loads(DRA)
-    text = content["Data"].replace("kubelet.k8s.io/v1", "kubelet.k8s.io/v2")
-    with pytest.raises(CheckpointError, match=r"'checkpoint.dra.kubelet.k8s.io/v2', and only DRACheckpoint of"):
-        read_dra_state(json.dumps({"Data": text, "Checksum": crc32(text.encode())}).encode())
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -277,10 +248,3 @@ def test_every_state_of_a_device_manager_is_read_as_it_was_written(entries: Any)
         )
     )
     assert read_device_state(write_device_state(state)) == state
-
-
-def test_a_share_and_a_driver_without_devices() -> None:
-    shared = ClaimDevice(pool="p", device="d", share_id="s")
-    claims = (PreparedClaim(uid="u", name="n", namespace="x", drivers={"a": (shared,), "b": None}),)
-    assert read_dra_state(write_dra_state(claims)) == claims
-    assert read_dra_state(write_dra_state(())) == ()

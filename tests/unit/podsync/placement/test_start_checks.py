@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from services.podsync.core.checkpoints.checksums import CheckpointError, Fault
 from services.podsync.core.checkpoints.cpu_state import CpuState
 from services.podsync.core.checkpoints.memory_state import MemoryState
 from services.podsync.core.checkpoints.start_checks import (
@@ -18,6 +17,7 @@ from services.podsync.core.checkpoints.start_checks import (
 from services.podsync.core.checkpoints.takeover import cpu_state_of, memory_state_of, placements_of
 from services.podsync.core.placement.machine_memory import MemoryTable, NodeMemory
 from services.podsync.core.placement.pod_placement import ContainerPlacement, MemoryBlock, PodPlacement
+from shared.go_checkpoints.checksums import CheckpointError, Fault
 
 ALL = frozenset(range(8))
 CPU = CpuState(

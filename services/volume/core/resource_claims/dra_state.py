@@ -7,8 +7,8 @@ from zlib import crc32
 
 import orjson
 
-from services.podsync.core.checkpoints.checksums import CheckpointError, Fault, corrupted, load_checkpoint
-from services.podsync.core.checkpoints.go_types import Field, GoMap, GoSlice, GoStruct, GoText, GoValueError
+from shared.go_checkpoints.checksums import CheckpointError, Fault, corrupted, load_checkpoint
+from shared.go_checkpoints.go_types import Field, GoMap, GoSlice, GoStruct, GoText, GoValueError
 from shared.podspec.go_json import go_json
 
 FILE_NAME = "dra_manager_state"
