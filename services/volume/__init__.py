@@ -11,7 +11,7 @@ Purpose
     `device-plugins/kubelet.sock`, whose devices it follows. Where a CSIDriver requires it, its driver is called again
     for the number of volumes that the node takes. A resource claim is to a pod what a volume is: its drivers prepare it
     before the containers start, and unprepare it after the last pod that uses it has ended; they also report the health
-    of its devices.
+    of its devices. A claim whose CDI specifications are lost is prepared again.
 
 Owns
     `volumes.mounted`, `volumes.in_use`, `plugins.registered`, `devices.resources`, `claims.prepared` and

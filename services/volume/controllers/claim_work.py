@@ -41,8 +41,8 @@ class _Measure(Protocol):
 
 
 class ClaimWork:
-    """Performs the work of `claims`. `save` writes the record, and returns why it cannot be written, "" = it is;
-    `measure` receives each operation that has ended."""
+    """Performs the work of `claims`. `save` writes the record, and returns why it cannot be written, "" = it is; `look`
+    compares the claims with the CDI specifications; `measure` receives each operation that has ended."""
 
     def __init__(
         self,
@@ -51,16 +51,18 @@ class ClaimWork:
         content: ClusterContent,
         drivers: DriverCalls,
         save: Callable[[], Awaitable[str]],
+        look: Callable[[], Awaitable[object]],
         measure: "_Measure",
     ) -> None:
         self._claims, self._clock, self._content, self._drivers, self._save = claims, clock, content, drivers, save
-        self._measure = measure
+        self._look, self._measure = look, measure
         self._turns: WeakValueDictionary[ClaimKey, asyncio.Lock] = WeakValueDictionary()
 
     async def prepare(self, uid: str) -> None:
         """Prepare the claims of a pod. A failure is noted, after which it is tried again."""
         began = self._clock.monotonic()
         try:
+            await self._look()  # so that a claim that is another pod's already is not given without its specifications
             errors = await self._read(uid)
             if not errors:
                 await self._drivers.until_known(self._claims.to_call(uid))
@@ -155,6 +157,7 @@ class ClaimWork:
                 else:
                     errors = dict.fromkeys(claim.names(uid), outcome.errors[claim.uid]) | errors
         if calls:
+            await self._look()
             await self._save()
             crash_point("volume.claim.prepared")
         return errors

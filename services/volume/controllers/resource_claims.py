@@ -25,6 +25,7 @@ from services.volume.controllers.claim_metrics import ClaimMetrics
 from services.volume.controllers.claim_work import ClaimWork
 from services.volume.controllers.device_health_watch import DeviceHealthWatch
 from services.volume.controllers.driver_calls import DriverCalls
+from services.volume.controllers.specification_watch import SpecificationWatch
 from services.volume.core.resource_claims.claim import ClaimKey
 from services.volume.core.resource_claims.claims_of_node import ClaimsOfNode
 from services.volume.core.resource_claims.pod_claims import PodIdentity, requested_claims
@@ -65,7 +66,9 @@ class ResourceClaims:
         self._claims = ClaimsOfNode()
         self._metrics = ClaimMetrics(metrics, lambda: self._claims.claims)
         drivers.on_called = self._metrics.called
-        self._work = ClaimWork(self._claims, clock, content, drivers, self._save, self._metrics.operated)
+        self._specifications = SpecificationWatch(self._claims, clock)
+        look, measure = self._specifications.look, self._metrics.operated
+        self._work = ClaimWork(self._claims, clock, content, drivers, self._save, look, measure)
         self._threads = Threads("resource claim record", 1, clock)
         self._tasks: dict[str | ClaimKey, asyncio.Task[None]] = {}  # by pod UID, or key of a claim
         self._changed = asyncio.Event()
@@ -102,7 +105,8 @@ class ResourceClaims:
                 self._changed.clear()
                 await self._turn()
                 now = self._clock.monotonic()
-                wait = min(self._claims.next_attempt(now), self._health.health.next_end(now)) - now
+                moments = self._claims.next_attempt(now), self._health.health.next_end(now), self._specifications.due
+                wait = max(min(moments) - now, 0.0)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(None if wait == math.inf else wait):
                         await self._changed.wait()
@@ -116,6 +120,7 @@ class ResourceClaims:
     def close(self) -> None:
         """Write the record no more."""
         self._threads.close()
+        self._specifications.close()
 
     def _on_health(self) -> None:
         if self._stream.keys():
@@ -133,7 +138,8 @@ class ResourceClaims:
 
     async def _turn(self) -> None:
         """Publish, and begin what is due."""
-        if self._claims.release():
+        lost = self._specifications.due <= self._clock.monotonic() and await self._specifications.look()
+        if self._claims.release() or lost:
             await self._save()
         now = self._clock.monotonic()
         for uid in {*self._claims.pods(), *self._stream.keys()}:

@@ -13,6 +13,7 @@ import pytest
 from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.resource_claims import ClaimState, PodClaim, PodClaims
 from bus.messages.sources import FoundObject, GetObject
+from services.volume.adapters import cdi_specifications
 from services.volume.controllers.resource_claims import RECORD
 from services.volume.core.resource_claims import claim_failures
 from shared.time.backoff import Backoff
@@ -36,7 +37,10 @@ class ClaimNode:
     async def start(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.node = await started_node(self.directory, monkeypatch)
         self.root = self.node.root
-        (self.root / "plugins_registry").mkdir(parents=True)
+        self.cdi = self.root / "cdi"  # the machine's directory of CDI specifications
+        self.cdi.mkdir(parents=True, exist_ok=True)
+        monkeypatch.setattr(cdi_specifications, "DIRECTORIES", (str(self.cdi),))
+        (self.root / "plugins_registry").mkdir(parents=True, exist_ok=True)
         sources = self.node.network.bus("sources")
         sources.answer(GetObject, self._get)
         await sources.start()
@@ -46,9 +50,12 @@ class ClaimNode:
     def record(self) -> Path:
         return self.root / RECORD
 
-    def driver(self, name: str = GPU, **details: Any) -> DraDriver:
-        """Return a driver that does not serve yet."""
+    def driver(self, name: str = GPU, *, specified: bool = False, **details: Any) -> DraDriver:
+        """Return a driver that does not serve yet. `specified`: its CDI specifications are in the machine's directory,
+        else in another one."""
         driver = DraDriver(self.root, name, **details)
+        if specified:
+            driver.cdi = self.cdi
         self._drivers.append(driver)
         return driver
 

@@ -198,10 +198,39 @@ def test_a_pod_of_which_nothing_is_known_shows_its_claim_as_it_is() -> None:
     assert [device.device for device in item.claims[0].devices] == ["d"]
 
 
+def test_a_claim_whose_specifications_were_there_once_is_prepared_again_when_they_are_gone() -> None:
+    node, key = ClaimsOfNode(), ("shop", "a")
+    node.set_pod(identity("u"), (wanted("a"),), starts=True)
+    node.use("u", wanted("a"), allocated("a"))
+    device = Device(pool="p", device="d", cdi_devices=("e.com/gpu=0", "e.com/gpu=1"))
+    for driver in DRIVERS:
+        node.prepared(key, driver, (device,) if driver == "gpu" else ())
+    for devices in (set(), {"e.com/gpu=0"}):
+        assert (node.set_specifications(devices), node.pods_due(0.0)) == ([], []), "they were never there"
+    assert node.set_specifications({"e.com/gpu=0", "e.com/gpu=1", "e.com/nic=0"}) == []
+    [(lost, driver)] = node.set_specifications({"e.com/gpu=0"})
+    assert (lost.key, driver, node.pods_due(0.0), set(node.to_call("u"))) == (key, "gpu", ["u"], {"gpu"})
+    node.prepared(key, "gpu", (device,))
+    assert (node.set_specifications(set()), node.pods_due(0.0)) == ([], []), "the driver does not write them here"
+
+
+def test_specifications_of_a_claim_that_is_unprepared_are_not_missed() -> None:
+    node, key = ClaimsOfNode(), ("shop", "a")
+    node.set_pod(identity("u"), (wanted("a"),), starts=True)
+    node.use("u", wanted("a"), allocated("a", ("gpu",)))
+    node.prepared(key, "gpu", (Device(pool="p", device="d", cdi_devices=("e.com/gpu=0",)),))
+    node.set_specifications({"e.com/gpu=0"})
+    node.end_pod("u")
+    assert node.set_specifications(set()) == []
+    assert node.claims[0].parts["gpu"].state is PartState.PREPARED
+
+
 TEXT = st.text(max_size=5)
 TEXTS = st.lists(TEXT, max_size=2).map(tuple)
 DEVICE = st.builds(Device, pool=TEXT, device=TEXT, share_id=TEXT, requests=TEXTS, cdi_devices=TEXTS)
-PART = st.builds(Part, state=st.sampled_from(PartState), devices=st.lists(DEVICE, max_size=2).map(tuple))
+PART = st.builds(
+    Part, state=st.sampled_from(PartState), devices=st.lists(DEVICE, max_size=2).map(tuple), specified=st.booleans()
+)
 USE = st.builds(Use, names=TEXTS, containers=st.dictionaries(TEXT, TEXTS, max_size=2))
 CLAIM = st.builds(
     Claim, uid=TEXT, name=TEXT, namespace=TEXT, pods=st.dictionaries(TEXT, USE, max_size=2),

@@ -1,6 +1,6 @@
 """Defines a resource claim as this node has it: which pods use it, and what its drivers have done; pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -21,10 +21,30 @@ class PartState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Has the part of one driver. `devices`: those that it named when it prepared them last."""
+    """Has the part of one driver. `devices`: those that it named when it prepared them last; `specified`: since then
+    the machine has had a specification of each of their CDI devices."""
 
     state: PartState = PartState.NEW
     devices: tuple[Device, ...] = ()
+    specified: bool = False
+
+    @property
+    def cdi_devices(self) -> frozenset[str]:
+        """Return the names of the CDI devices."""
+        return frozenset(name for device in self.devices for name in device.cdi_devices)
+
+    def compared(self, devices: Set[str]) -> "Part":
+        """Return the part, given of which CDI devices the machine has specifications. Where they were there once and
+        are lost, it must be prepared again. A driver may have the runtime read other directories: what was never found
+        cannot be lost."""
+        specified = self.cdi_devices <= devices
+        if self.state is not PartState.PREPARED or not self.cdi_devices or specified == self.specified:
+            return self
+        return replace(self, specified=True) if specified else self.unsettled()
+
+    def unsettled(self) -> "Part":
+        """Return the part as one that must be prepared again."""
+        return replace(self, state=PartState.CALLED, specified=False) if self.state is PartState.PREPARED else self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +52,7 @@ class Use:
     """Has the use of a claim by a pod. `names`: of the claim within the pod, empty = not known, because another kubelet
     has prepared it; `containers`: container -> requests, of extended resources."""
 
-    name: str
+    names: tuple[str, ...] = ()
     containers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -41,7 +61,7 @@ class Claim:
     """Has a claim. `pods`: its uses by pod UID, `parts`: by driver."""
 
     uid: str
-    names: tuple[str, ...] = ()
+    name: str
     namespace: str
     pods: Mapping[str, Use] = field(default_factory=dict)
     parts: Mapping[str, Part] = field(default_factory=dict)
@@ -92,10 +112,10 @@ class Claim:
         """Return the claim with another part of a driver."""
         return replace(self, parts={**self.parts, driver: part})
 
+    def compared(self, devices: Set[str]) -> "Claim":
+        """Return the claim, given of which CDI devices the machine has specifications, as `Part.compared` does."""
+        return replace(self, parts={driver: part.compared(devices) for driver, part in self.parts.items()})
+
     def unsettled(self) -> "Claim":
         """Return the claim as it is after a boot of the machine, which ends what the drivers have prepared."""
-        parts = {
-            driver: replace(part, state=PartState.CALLED) if part.state is PartState.PREPARED else part
-            for driver, part in self.parts.items()
-        }
-        return replace(self, parts=parts)
+        return replace(self, parts={driver: part.unsettled() for driver, part in self.parts.items()})

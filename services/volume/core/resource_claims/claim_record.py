@@ -35,7 +35,11 @@ def _written(claim: Claim) -> dict[str, Any]:
             for uid, use in claim.pods.items()
         },
         "drivers": {
-            driver: {"state": str(part.state), "devices": [_written_device(device) for device in part.devices]}
+            driver: {
+                "state": str(part.state),
+                "devices": [_written_device(device) for device in part.devices],
+                "specified": part.specified,
+            }
             for driver, part in claim.parts.items()
         },
     }
@@ -63,7 +67,11 @@ def _read(claim: Mapping[str, Any]) -> Claim:
             for uid, use in claim["pods"].items()
         },
         parts={
-            driver: Part(state=PartState(part["state"]), devices=tuple(_device(device) for device in part["devices"]))
+            driver: Part(
+                state=PartState(part["state"]),
+                devices=tuple(_device(device) for device in part["devices"]),
+                specified=part["specified"] is True,
+            )
             for driver, part in claim["drivers"].items()
         },
     )

@@ -6,7 +6,7 @@ the last pod stays until the claim is unprepared. Times are seconds of one monot
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from bus.messages.resource_claims import PodClaims
@@ -177,6 +177,24 @@ class ClaimsOfNode:
     def prepared(self, key: ClaimKey, driver: str, devices: tuple[Device, ...]) -> None:
         """Note that the driver has prepared the claim."""
         self._put_part(key, driver, Part(state=PartState.PREPARED, devices=devices))
+
+    def set_specifications(self, devices: Set[str]) -> list[tuple[Claim, str]]:
+        """Note of which CDI devices the machine has specifications. Return the claims whose specifications were there
+        and are lost, each with the driver that must prepare it again. A driver removes those of a claim that it
+        unprepares."""
+        lost = []
+        for claim in self._claims.all():
+            compared = claim.compared(devices)
+            if compared != claim and not self.is_unused(claim):
+                self._claims.put(compared)
+                was = {driver for driver, part in claim.parts.items() if part.specified}
+                lost += [(claim, driver) for driver in sorted(was) if not compared.parts[driver].specified]
+        return lost
+
+    @property
+    def has_cdi_devices(self) -> bool:
+        """Return whether a driver has named CDI devices."""
+        return any(part.cdi_devices for claim in self._claims.all() for part in claim.parts.values())
 
     def _put_part(self, key: ClaimKey, driver: str, part: Part) -> None:
         if (claim := self._claims.get(key)) is not None:
