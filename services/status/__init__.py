@@ -5,7 +5,7 @@ Purpose
     (a bootstrap without beats is a trouble in the beat and no condition), joins it with the pressure conditions of
     podsync, and writes every Kubernetes Event to the log. With an API server it registers the node, keeps its status
     and its lease, and writes pod statuses, mirror pods and Events. It keeps the CSINode, and what CSI drivers add to
-    the Node.
+    the Node. It deletes the ResourceSlices of drivers that are not registered any more.
 
 Owns
     `events/status`; `volumes.reported`, the volumesInUse of the Node after each comparison.
@@ -34,7 +34,8 @@ On restart
     it waits for missing facts, and for up to 30 s for a process that has not reported since the start. Until then the
     Node keeps the condition it has. A CSI driver that is in the CSINode and not yet on `plugins.registered` stays there
     until that stream is complete. The same holds after a time in which this process was stopped: beats that it did
-    not receive then are not counted as missing. Every pod status is compared again. Events that are on
+    not receive then are not counted as missing. Once every plugin has been known for 30 s, the ResourceSlices of all
+    drivers that are not registered are deleted. Every pod status is compared again. Events that are on
     the streams already and older than the start count as logged by the process before. Those that it had not recorded
     are still on the writers' streams and are sent, under the same names as before: none is counted twice, and what
     happens again raises the count of the same Event object. Its own events that were not sent yet are lost.

@@ -24,6 +24,7 @@ from services.status.controllers.node_conditions import NodeConditionEvaluator
 from services.status.controllers.node_events import NodeEvents
 from services.status.controllers.node_startup import NodeStartup
 from services.status.controllers.pods import Pods
+from services.status.controllers.resource_slices import ResourceSlices
 from services.status.controllers.reviews import Reviews
 from services.status.controllers.systemd import Systemd
 from shared.config.effective import EffectiveConfig
@@ -99,6 +100,7 @@ class Status:
         lease = Lease(context, clients, chance=chance)
         agent = AgentRecord(records, generation)
         csi_node = CsiNodeReconciler(context, clients, agent)
+        slices = ResourceSlices(context, clients, chance=chance)
 
         def owned_by(uid: str) -> None:
             lease.owned_by(uid)
@@ -116,7 +118,7 @@ class Status:
             chance=chance,
         )
         self._parts |= {"lease": lease.run, "node": node.run, "pods": pods.run}
-        self._parts |= {"events": sink.run, "CSINode": csi_node.run}
+        self._parts |= {"events": sink.run, "CSINode": csi_node.run, "ResourceSlices": slices.run}
 
     async def run(self) -> None:
         """Run every task until cancelled. A task that fails is started again and disturbs no other one."""

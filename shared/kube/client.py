@@ -158,9 +158,17 @@ class KubeClient:
         """PATCH an object or its subresource with `body` of this content type; return the object as stored."""
         return await self._call("PATCH", path, body=body, content_type=kind, timeout=timeout)
 
-    async def delete(self, path: str, options: Object | None = None, *, timeout: float | None = None) -> Object:
-        """DELETE an object; `options` are DeleteOptions. Return the terminating object, or a Status."""
-        return await self._call("DELETE", path, body=options, timeout=timeout)
+    async def delete(
+        self,
+        path: str,
+        options: Object | None = None,
+        query: Mapping[str, str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Object:
+        """DELETE an object, or those of a collection that `query` selects; `options` are DeleteOptions. Return the
+        terminating object, a Status, or the list."""
+        return await self._call("DELETE", path, query=query, body=options, timeout=timeout)
 
     def watch(
         self, path: str, query: Mapping[str, str], *, timeout: float, answer_timeout: float | None = None

@@ -149,8 +149,16 @@ class ApiClient(Protocol):
         """PATCH an object or its subresource; the object as stored. `body`: a mapping, for PatchType.JSON a list."""
         ...
 
-    async def delete(self, path: str, options: Object | None = None, *, timeout: float | None = None) -> Object:
-        """DELETE an object; `options` are DeleteOptions. The object while it terminates, or a Status of success."""
+    async def delete(
+        self,
+        path: str,
+        options: Object | None = None,
+        query: Mapping[str, str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Object:
+        """DELETE an object; `options` are DeleteOptions. The object while it terminates, or a Status of success. The
+        path of a collection deletes all of its objects that the selectors in `query` fit; the list of them."""
         ...
 
     def watch(

@@ -12,6 +12,7 @@ CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
 CSI_DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
 VOLUME_ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 POD_CERTIFICATE_REQUESTS = "/apis/certificates.k8s.io/v1beta1/podcertificaterequests"
+RESOURCE_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 VERSION = "/version"
 
 _PLURALS = {"Secret": "secrets", "ConfigMap": "configmaps"}

@@ -247,3 +247,19 @@ async def a_lease_is_renewed_only_from_its_newest_version(cluster: Cluster) -> N
     assert (await refused(cluster.node.update(path, renewed))).conflict
     error = await refused(cluster.node.update(path, lease))
     assert (error.code, error.reason) == (422, "Invalid")
+
+
+@contract
+async def a_deletion_of_a_collection_takes_what_the_selectors_fit_and_nothing_else(cluster: Cluster) -> None:
+    collection = paths.referenced("ConfigMap", "default")
+    for name, batch in (("first", "x"), ("second", "x"), ("kept", "x"), ("other", "y")):
+        labels = {"collection": batch}
+        await cluster.admin.create(collection, {"metadata": {"name": f"batch-{name}", "labels": labels}})
+    query = {"labelSelector": "collection=x", "fieldSelector": "metadata.name!=batch-kept"}
+    answer = await cluster.admin.delete(collection, query=query)
+    assert sorted(item["metadata"]["name"] for item in answer["items"]) == ["batch-first", "batch-second"]
+    left = (await cluster.admin.get(collection, {"labelSelector": "collection"}))["items"]
+    assert sorted(item["metadata"]["name"] for item in left) == ["batch-kept", "batch-other"]
+    assert (await cluster.admin.delete(collection, query=query))["items"] == []
+    error = await refused(cluster.node.delete(collection, query=query))
+    assert error.forbidden and 'cannot deletecollection resource "configmaps"' in str(error)

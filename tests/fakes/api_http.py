@@ -116,7 +116,7 @@ class HttpApiServer:
             case "PATCH":
                 return await client.patch(request.path, body, PatchType(request.content_type))
             case _:
-                return await client.delete(request.path, body)
+                return await client.delete(request.path, body, query)
 
     async def _watch(self, request: web.Request, client: ApiClient, query: dict[str, str]) -> web.StreamResponse:
         seconds = float(query.pop("timeoutSeconds", "30"))

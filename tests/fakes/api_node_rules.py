@@ -39,6 +39,7 @@ _ALLOWED: dict[str, frozenset[str]] = {
     "podcertificaterequests": _READ | {"create"},
     "volumeattachments": frozenset({"get"}),
     "resourceclaims": frozenset({"get"}),
+    "resourceslices": _READ | {"create", "update", "patch", "delete", "deletecollection"},
     "certificatesigningrequests": _READ | {"create"},
     "csinodes": frozenset({"get", "create", "update", "patch", "delete"}),
 }
@@ -137,6 +138,8 @@ def admit(
         refused = _node(node, before, after)
     elif plural == "leases" and name(after) != node:
         refused = "can only access node lease with the same name as the requesting node"
+    elif plural == "resourceslices" and (after.get("spec") or {}).get("nodeName") != node:
+        refused = f'node "{node}" can only {verb} ResourceSlices with spec.nodeName set to itself'
     elif plural == "podcertificaterequests":
         refused = _certificate_request(node, after, target, pods)
     elif target.subresource == "token":

@@ -149,6 +149,23 @@ class ApiRequests:
             return gone
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": _details(target)}
 
+    def delete_collection(self, user: str, target: Target, query: Mapping[str, str]) -> Object:
+        """DELETE of the objects of a list that the selectors in the query fit, each at once; the list of them."""
+        self._authorize(user, "deletecollection", target, query)
+        items = self.store.selected(target, selector_of(target.resource, query, self.server))
+        for item in items:
+            own = target.named(item["metadata"]["name"])
+            if node_rules.node_of(user):
+                node_rules.admit(user, "delete", own, item, item, self._pods())
+            self.store.remove(own.key)
+        resource, metadata = target.resource, {"resourceVersion": str(self.store.revision)}
+        return {
+            "kind": f"{resource.kind}List",
+            "apiVersion": resource.api_version,
+            "metadata": metadata,
+            "items": items,
+        }
+
     def _write(self, user: str, verb: str, target: Target, present: Object, obj: Object) -> Object:
         """A changed object on its way to the store."""
         obj = json_copy(obj)  # a patched one shares what it left alone with the present one

@@ -54,6 +54,7 @@ _EVENT_FIELDS = (
     "involvedObject.uid",
     "reason",
 )
+_SLICE_FIELDS = ("spec.nodeName", "spec.driver")
 _CORE, _AUTHN, _AUTHZ = "/api/v1", "/apis/authentication.k8s.io/v1", "/apis/authorization.k8s.io/v1"
 _CERTIFICATES, _CSRS = "/apis/certificates.k8s.io/v1", "certificatesigningrequests"
 
@@ -74,6 +75,7 @@ RESOURCES = (
     Resource("/apis/storage.k8s.io/v1", "csidrivers", "CSIDriver", namespaced=False),
     Resource("/apis/storage.k8s.io/v1", "volumeattachments", "VolumeAttachment", namespaced=False, has_status=True),
     Resource("/apis/resource.k8s.io/v1", "resourceclaims", "ResourceClaim", has_status=True),
+    Resource("/apis/resource.k8s.io/v1", "resourceslices", "ResourceSlice", False, selectable=_SLICE_FIELDS),
     Resource(_CERTIFICATES, _CSRS, "CertificateSigningRequest", False, True, selectable=("spec.signerName",)),
     Resource(f"{_CERTIFICATES}beta1", _CSRS, "CertificateSigningRequest", False, True),
     Resource(f"{_CERTIFICATES}beta1", "clustertrustbundles", "ClusterTrustBundle", namespaced=False),

@@ -225,6 +225,8 @@ class FakeApiServer:
                 return self._requests.update(user, target, body)
             case "PATCH":
                 return self._requests.patch(user, target, body, kind)
+            case _ if not target.name:
+                return self._requests.delete_collection(user, target, received.query)
             case _:
                 return self._requests.delete(user, target, body or {})
 
@@ -261,8 +263,15 @@ class FakeClient:
     ) -> Object:
         return await self._send("PATCH", path, body, timeout, kind=kind)
 
-    async def delete(self, path: str, options: Object | None = None, *, timeout: float | None = None) -> Object:
-        return await self._send("DELETE", path, options, timeout)
+    async def delete(
+        self,
+        path: str,
+        options: Object | None = None,
+        query: Mapping[str, str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Object:
+        return await self._send("DELETE", path, options, timeout, query=query)
 
     @contextlib.asynccontextmanager
     async def watch(

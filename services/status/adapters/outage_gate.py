@@ -66,9 +66,16 @@ class GatedClient:
         """Send a PATCH, as `ApiClient.patch` does."""
         return await self._send(lambda: self._client.patch(path, body, kind, timeout=timeout))
 
-    async def delete(self, path: str, options: Object | None = None, *, timeout: float | None = None) -> Object:
+    async def delete(
+        self,
+        path: str,
+        options: Object | None = None,
+        query: Mapping[str, str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Object:
         """Send a DELETE, as `ApiClient.delete` does."""
-        return await self._send(lambda: self._client.delete(path, options, timeout=timeout))
+        return await self._send(lambda: self._client.delete(path, options, query, timeout=timeout))
 
     def watch(
         self, path: str, query: Mapping[str, str], *, timeout: float, answer_timeout: float | None = None

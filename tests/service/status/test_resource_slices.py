@@ -1,0 +1,158 @@
+"""The ResourceSlices of drivers that have left the node are deleted, through restarts and outages; those of others and
+of other nodes stay (node.md 4.16)."""
+
+from pathlib import Path
+
+from bus.messages.volume import RegisteredPlugin
+from services.status.controllers.resource_slices import TROUBLE
+from services.status.core.slice_removals import GRACE_SECONDS
+from shared.kube import paths
+from tests.fakes.api_resources import V1_20
+from tests.fakes.virtual_time import on_virtual_time
+from tests.service.status.node_stage import NAME, NodeStage, node_stage
+
+GPU, NIC = "gpu.example.com", "nic.example.com"
+
+
+def register(stage: NodeStage, driver: str) -> None:
+    plugin = RegisteredPlugin(type="DRAPlugin", name=driver, endpoint="/e", version="v1.DRAPlugin")
+    stage.plugins.put(f"DRAPlugin/{driver}", plugin)
+
+
+def deregister(stage: NodeStage, driver: str) -> None:
+    stage.plugins.delete(f"DRAPlugin/{driver}")
+
+
+def put_slice(stage: NodeStage, name: str, driver: str, node: str = NAME) -> None:
+    stage.api.put(f"{paths.RESOURCE_SLICES}/{name}", {"spec": {"driver": driver, "nodeName": node}})
+
+
+def slices(stage: NodeStage) -> set[str]:
+    names = ("of-gpu", "of-nic", "more-of-gpu", "elsewhere")
+    return {name for name in names if stage.api.get(f"{paths.RESOURCE_SLICES}/{name}") is not None}
+
+
+def deletions(stage: NodeStage) -> list[str]:
+    sent = (request for request in stage.api.received if request.path == paths.RESOURCE_SLICES)
+    return [request.query["fieldSelector"] for request in sent if request.method == "DELETE"]
+
+
+@on_virtual_time
+async def test_the_slices_of_a_driver_go_30_s_after_it_and_stay_where_it_returns(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        for driver in (GPU, NIC):
+            register(stage, driver)
+        stage.plugins.mark_complete()
+        put_slice(stage, "of-gpu", GPU)
+        put_slice(stage, "more-of-gpu", GPU)
+        put_slice(stage, "of-nic", NIC)
+        put_slice(stage, "elsewhere", GPU, node="n2")
+        await stage.pass_time(60)
+        assert len(slices(stage)) == 4
+        for driver in (GPU, NIC):
+            deregister(stage, driver)
+        await stage.pass_time(GRACE_SECONDS - 5)
+        assert len(slices(stage)) == 4
+        register(stage, NIC)
+        await stage.until(lambda: slices(stage) == {"of-nic", "elsewhere"}, within=10)
+        await stage.pass_time(300)
+        assert slices(stage) == {"of-nic", "elsewhere"}
+        swept = f"spec.driver!={GPU},spec.driver!={NIC},spec.nodeName={NAME}"
+        assert deletions(stage) == [swept, f"spec.driver={GPU},spec.nodeName={NAME}"]
+
+
+@on_virtual_time
+async def test_a_restart_deletes_no_slice_of_a_driver_that_is_there_and_those_of_one_that_went_meanwhile(
+    tmp_path: Path,
+) -> None:
+    """The kubelet deletes all slices of the node whenever it starts."""
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        for driver in (GPU, NIC):
+            register(stage, driver)
+        stage.plugins.mark_complete()
+        put_slice(stage, "of-gpu", GPU)
+        put_slice(stage, "of-nic", NIC)
+        await stage.pass_time(60)
+        await stage.kill()
+        deregister(stage, GPU)
+        await stage.start()
+        await stage.until(lambda: slices(stage) == {"of-nic"}, within=60)
+        await stage.kill()
+        await stage.start("g2")
+        await stage.pass_time(300)
+        assert slices(stage) == {"of-nic"}
+
+
+@on_virtual_time
+async def test_no_slice_is_deleted_while_a_driver_may_be_about_to_register(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        put_slice(stage, "of-gpu", GPU)
+        await stage.start()
+        await stage.pass_time(300)
+        assert slices(stage) == {"of-gpu"}
+        register(stage, GPU)
+        stage.plugins.mark_complete()
+        await stage.pass_time(300)
+        assert slices(stage) == {"of-gpu"}
+        deregister(stage, GPU)
+        stage.network.kill("volume")
+        await stage.pass_time(300)
+        assert slices(stage) == {"of-gpu"}, "no process tells whether the driver has come back"
+
+
+@on_virtual_time
+async def test_an_outage_and_refusals_delay_the_deletion_and_are_a_trouble_that_names_the_driver(
+    tmp_path: Path,
+) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        register(stage, GPU)
+        stage.plugins.mark_complete()
+        put_slice(stage, "of-gpu", GPU)
+        await stage.pass_time(60)
+        stage.api.down()
+        deregister(stage, GPU)
+        await stage.until(
+            lambda: any(f"ResourceSlices of DRA driver {GPU} are" in t for t in troubles(stage)), within=60
+        )
+        stage.api.up()
+        await stage.until(lambda: slices(stage) == set(), within=600)
+        await stage.until(lambda: not any(TROUBLE in trouble for trouble in troubles(stage)), within=10)
+
+
+def troubles(stage: NodeStage) -> tuple[str, ...]:
+    return stage.beats["status"].troubles
+
+
+@on_virtual_time
+async def test_an_api_server_without_slices_is_asked_once_and_is_no_trouble(tmp_path: Path) -> None:
+    async with node_stage(tmp_path, drops=V1_20) as stage:
+        await stage.start()
+        stage.plugins.mark_complete()
+        await stage.pass_time(600)
+        assert deletions(stage) == [f"spec.nodeName={NAME}"]
+        assert not any(TROUBLE in trouble for trouble in troubles(stage))
+
+
+@on_virtual_time
+async def test_an_api_server_that_forbids_them_is_no_trouble_on_a_node_without_drivers(tmp_path: Path) -> None:
+    """One that does not have them forbids them to a node before it looks for them."""
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        stage.plugins.mark_complete()
+        await stage.pass_time(GRACE_SECONDS - 1)
+        stage.api.refuse(0, 403)
+        await stage.until(lambda: deletions(stage) != [], within=10)
+        assert not any(TROUBLE in trouble for trouble in troubles(stage))
+        stage.api.up()
+        register(stage, GPU)
+        await stage.pass_time(60)
+        assert len(deletions(stage)) == 1
+        deregister(stage, GPU)
+        await stage.pass_time(GRACE_SECONDS - 1)
+        stage.api.refuse(0, 403)
+        await stage.until(
+            lambda: any(f"ResourceSlices of DRA driver {GPU} are" in t for t in troubles(stage)), within=60
+        )
