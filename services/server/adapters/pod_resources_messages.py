@@ -1,9 +1,11 @@
-"""Forms the answers of the PodResources API in both versions. v1alpha1 has neither CPUs nor memory nor NUMA nodes."""
+"""Forms the answers of the PodResources API in both versions. v1alpha1 has neither CPUs nor memory nor NUMA nodes nor
+resource claims."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from bus.messages.podsync import NodeResources, NumaMemory
+from services.server.core.pods.claim_resources import ClaimEntry
 from services.server.core.pods.pod_resources import ContainerEntry, DeviceEntry, PodEntry, cpu_ids
 from shared.plugin_grpc import pod_resources_v1_pb2 as v1
 from shared.plugin_grpc import pod_resources_v1alpha1_pb2 as v1alpha1
@@ -34,11 +36,11 @@ def allocatable_answer(resources: NodeResources | None, devices: Iterable[Device
 
 
 def _pod(messages: Any, pod: PodEntry) -> Any:
-    containers = [_container(messages, container) for container in pod.containers]
+    containers = [_container(messages, container, pod.namespace) for container in pod.containers]
     return messages.PodResources(name=pod.name, namespace=pod.namespace, containers=containers)
 
 
-def _container(messages: Any, container: ContainerEntry) -> Any:
+def _container(messages: Any, container: ContainerEntry, namespace: str) -> Any:
     if messages is v1alpha1:
         devices = [v1alpha1.ContainerDevices(resource_name=d.resource, device_ids=[d.id]) for d in container.devices]
         return v1alpha1.ContainerResources(name=container.name, devices=devices)
@@ -47,7 +49,22 @@ def _container(messages: Any, container: ContainerEntry) -> Any:
         devices=_devices(container.devices),
         cpu_ids=container.cpus,
         memory=_memory(container.memory),
+        dynamic_resources=[_claim(claim, namespace) for claim in container.claims],
     )
+
+
+def _claim(claim: ClaimEntry, namespace: str) -> Any:
+    devices = [
+        v1.ClaimResource(
+            cdi_devices=[v1.CDIDevice(name=name) for name in device.cdi_devices],
+            driver_name=device.driver,
+            pool_name=device.pool,
+            device_name=device.device,
+            share_id=device.share_id or None,
+        )
+        for device in claim.devices
+    ]
+    return v1.DynamicResource(claim_name=claim.claim, claim_namespace=namespace, claim_resources=devices)
 
 
 def _devices(entries: Iterable[DeviceEntry]) -> list[Any]:

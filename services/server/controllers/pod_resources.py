@@ -13,7 +13,7 @@ from typing import Any
 
 from bus.interface import Bus, Change, Deleted, Put
 from bus.messages.device_plugins import DeviceResource
-from bus.messages.streams import DEVICES_RESOURCES
+from bus.messages.streams import CLAIMS_PREPARED, DEVICES_RESOURCES
 from services.server.adapters import pod_resources_messages as messages
 from services.server.adapters.pod_resources_messages import V1, V1ALPHA1
 from services.server.controllers.pod_streams import PodStreams
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 SOCKET = "pod-resources/kubelet.sock"  # a path below the root directory
 QPS, BURST = 100, 10  # of all methods together
-MAX_DEVICES_WAIT_SECONDS = 10.0  # for which a call waits for volume; then the answer has the devices that are known
+MAX_DEVICES_WAIT_SECONDS = 10.0  # for which a call waits for volume; then the answer has what is known of devices
 _TROUBLE = "pod-resources"
 
 _REQUESTS = "kubelet_pod_resources_endpoint_requests"
@@ -53,7 +53,8 @@ class PodResources:
         self._bucket = TokenBucket(QPS, BURST, clock.monotonic())
         self._requests = metrics.counter(REQUESTS)
         self._devices = bus.follow(DEVICES_RESOURCES, self._devices_changed)
-        self._devices_known = asyncio.Event()
+        self._claims = bus.follow(CLAIMS_PREPARED, lambda _: self._note_known())
+        self._devices_known = asyncio.Event()  # those of device plugins, and those of resource claims
         # As `DeviceNodes`. It follows from the stream, and is kept because a resource may have 10 000 devices.
         self._nodes: dict[str, dict[str, tuple[int, ...]]] = {}
         self._opening: asyncio.Task[None] | None = None
@@ -95,8 +96,12 @@ class PodResources:
                 self._nodes[name] = nodes_of(resource)
             case Deleted(key=name):
                 self._nodes.pop(name, None)
-            case _ if self._devices.complete and not self._devices.stale:
-                self._devices_known.set()
+            case _:
+                self._note_known()
+
+    def _note_known(self) -> None:
+        if all(stream.complete and not stream.stale for stream in (self._devices, self._claims)):
+            self._devices_known.set()
 
     async def _counted(self, version: str, counters: Any, handle: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
         now = self._clock.monotonic()
@@ -122,7 +127,8 @@ class PodResources:
         return messages.list_answer(version, map(self._entry, active))
 
     def _entry(self, pod: Object) -> PodEntry:
-        return pod_entry(pod, self._streams.admitted.state.get(uid(pod)), self._nodes)
+        key = uid(pod)
+        return pod_entry(pod, self._streams.admitted.state.get(key), self._nodes, self._claims.state.get(key))
 
     async def _get(self, request: Any) -> Any:
         desired = find_pod(self._streams.desired.state.values(), request.pod_namespace, request.pod_name)

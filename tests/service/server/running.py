@@ -14,8 +14,10 @@ from bus.messages.cgroup_details import FoundCgroups, GetCgroups
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import NodeObserved
 from bus.messages.podsync import AdmittedPod, ImagePull, NodePressure, NodeResources, PodStatus
+from bus.messages.resource_claims import PodClaims
 from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod, NodeObject
 from bus.messages.streams import (
+    CLAIMS_PREPARED,
     DEVICES_RESOURCES,
     NODE_OBJECT,
     NODE_OBSERVED,
@@ -104,6 +106,7 @@ class Node:
         self.resources: OwnedStream[NodeResources]
         self.volumes: OwnedStream[MountedVolumes]
         self.devices: OwnedStream[DeviceResource]
+        self.claims: OwnedStream[PodClaims]
         self.observed: OwnedStream[NodeObserved]
         self.object: OwnedStream[NodeObject]
         self.usage: OwnedStream[NodeUsage]
@@ -129,6 +132,7 @@ class Node:
             elif service == "volume":
                 self.volumes = bus.own(VOLUMES_MOUNTED)
                 self.devices = bus.own(DEVICES_RESOURCES)
+                self.claims = bus.own(CLAIMS_PREPARED)
             elif service == "pleg":
                 self.runtime = bus.own(RUNTIME_PODS)
                 self.observed = bus.own(NODE_OBSERVED)
@@ -152,7 +156,7 @@ class Node:
         names = {
             "sources": ("desired", "mirrors", "api_statuses", "object"),
             "podsync": ("status", "admitted", "pulls", "pressure", "resources"),
-            "volume": ("volumes", "devices"),
+            "volume": ("volumes", "devices", "claims"),
             "pleg": ("runtime", "observed", "usage"),
         }
         for name in names.get(service, ()):

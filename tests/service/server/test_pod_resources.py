@@ -12,6 +12,7 @@ import pytest
 
 from bus.messages.device_plugins import Device, DeviceResource
 from bus.messages.podsync import AdmittedPod, GivenDevices, NodeResources, NumaMemory, PodState, PodStatus
+from bus.messages.resource_claims import ClaimDevice, ClaimState, PodClaim, PodClaims
 from bus.messages.sources import DesiredPod
 from services.server.controllers import pod_resources
 from services.server.controllers.pod_resources import BURST, SOCKET
@@ -177,6 +178,76 @@ async def test_a_container_has_its_devices_once_for_each_numa_node_that_they_are
     healthy = [("a", 0), ("b", 0), ("b", 1), ("d", None)]
     assert listed_devices(allocatable.devices) == [
         (gpu.resource, [name], None if node is None else [node]) for name, node in healthy
+    ]
+
+
+async def test_a_container_has_the_devices_of_its_own_requests_of_prepared_claims(
+    server: Running, client: Client
+) -> None:
+    both = {"claims": [{"name": "gpus", "request": "first"}, {"name": "late"}]}
+    containers = [
+        {"name": "one", "resources": both},
+        {"name": "all", "resources": {"claims": [{"name": "gpus"}]}},
+        {"name": "extended"},
+        {"name": "none"},
+    ]
+    run(server, "web", "Running", containers=containers)
+    first = ClaimDevice(
+        driver="a.com", pool="p", device="d0", requests=("first",), cdi_devices=("a.com/gpu=0", "a.com/x=0")
+    )
+    second = ClaimDevice(
+        driver="a.com", pool="p", device="d1", requests=("second",), share_id="s", cdi_devices=("a.com/gpu=1",)
+    )
+    third = ClaimDevice(driver="b.com", pool="q", device="n")
+    prepared, pending = ClaimState.PREPARED, ClaimState.PENDING
+    claims = (
+        PodClaim(name="gpus", claim="web-gpus", state=prepared, uid="c1", devices=(first, second, third)),
+        PodClaim(name="late", claim="web-late", state=pending, uid="c2"),
+        PodClaim(
+            name="",
+            claim="web-x",
+            state=prepared,
+            uid="c3",
+            devices=(first, second),
+            containers={"extended": ("second",)},
+        ),
+    )
+    server.node.claims.put("web", PodClaims(uid="web", claims=claims))
+    await server.node.network.settle()
+    d0: Any = (["a.com/gpu=0", "a.com/x=0"], "a.com", "p", "d0", None)
+    d1: Any = (["a.com/gpu=1"], "a.com", "p", "d1", "s")
+    n: Any = ([], "b.com", "q", "n", None)
+    expected = {
+        "one": [("web-gpus", "default", [d0, n])],
+        "all": [("web-gpus", "default", [d0, d1, n])],
+        "extended": [("web-x", "default", [d1])],
+        "none": [],
+    }
+    for pod in ((await client.list()).pod_resources[0], (await client.get("web")).pod_resources):
+        assert {each.name: listed_claims(each.dynamic_resources) for each in pod.containers} == expected
+    server.node.claims.delete("web")
+    await server.node.network.settle()
+    [pod] = (await client.list()).pod_resources
+    assert not any(each.dynamic_resources for each in pod.containers)
+
+
+def listed_claims(entries: Any) -> list[tuple[str, str, list[Any]]]:
+    return [
+        (
+            entry.claim_name,
+            entry.claim_namespace,
+            [
+                (
+                    [cdi.name for cdi in device.cdi_devices],
+                    device.driver_name,
+                    device.pool_name,
+                    device.device_name,
+                    device.share_id if device.HasField("share_id") else None,
+                )
+                for device in entry.claim_resources
+            ],
+        )
+        for entry in entries
     ]
 
 

@@ -1,11 +1,14 @@
 """Decides which pods and containers the PodResources API lists (server.md 16, node.md 8.3), from desired pods. What
-the containers have alone comes from `pods.admitted`, and the NUMA nodes of their devices from `devices.resources`."""
+the containers have alone comes from `pods.admitted`, the NUMA nodes of their devices from `devices.resources`, and
+their resource claims from `claims.prepared`."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.podsync import AdmittedPod, NumaMemory
+from bus.messages.resource_claims import PodClaims
+from services.server.core.pods.claim_resources import ClaimEntry, claim_entries
 from shared.model.cpu_list import parse_cpus
 from shared.model.objects import Object, name, namespace
 
@@ -26,12 +29,13 @@ class DeviceEntry:
 
 @dataclass(frozen=True)
 class ContainerEntry:
-    """Has one container with the CPUs, the memory and the devices that it has alone."""
+    """Has one container with the CPUs, the memory and the devices that it has alone, and its resource claims."""
 
     name: str
     cpus: tuple[int, ...] = ()
     memory: tuple[NumaMemory, ...] = ()
     devices: tuple[DeviceEntry, ...] = ()
+    claims: tuple[ClaimEntry, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,13 +52,19 @@ def is_active(status: Object) -> bool:
     return status.get("phase") not in ENDED
 
 
-def pod_entry(pod: Object, admitted: AdmittedPod | None, nodes: DeviceNodes) -> PodEntry:
-    """Return the entry of a pod; `admitted`: what podsync gave it, None = nothing yet. A device that its plugin does
-    not list (any more) has no NUMA node."""
+def pod_entry(
+    pod: Object, admitted: AdmittedPod | None, nodes: DeviceNodes, claims: PodClaims | None = None
+) -> PodEntry:
+    """Return the entry of a pod; `admitted`: what podsync gave it, None = nothing yet; `claims`: its resource claims,
+    None = it has none. A device that its plugin does not list (any more) has no NUMA node."""
     spec = pod.get("spec") or {}
     sidecars = [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
-    names = [str(each.get("name")) for each in (*sidecars, *(spec.get("containers") or ()))]
-    return PodEntry(name(pod), namespace(pod), tuple(_container_entry(each, admitted, nodes) for each in names))
+    containers = (*sidecars, *(spec.get("containers") or ()))
+    entries = (
+        replace(_container_entry(str(each.get("name")), admitted, nodes), claims=claim_entries(each, claims))
+        for each in containers
+    )
+    return PodEntry(name(pod), namespace(pod), tuple(entries))
 
 
 def cpu_ids(listed: str) -> tuple[int, ...]:
