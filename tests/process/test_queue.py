@@ -14,6 +14,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 _GREEN = "def test_green():\n    pass\n"
 _RED = "def test_red():\n    assert 1 == 2, 'the reason'\n"
+_SKIPPED = "import pytest\ndef test_skipped():\n    pytest.skip('needs another disk')\n"
 _COLLECTED_NEVER = "import no_such_module_anywhere\n"
 _KILLED = (
     "import os, signal\ndef test_before():\n    pass\ndef test_killed():\n    os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -82,6 +83,13 @@ def test_whatever_fails_is_printed_named_at_the_end_and_counted(tmp_path: Path) 
     assert "no_such_module_anywhere" in output
     assert failed(output) == ["test_imports.py", "test_red.py::test_red"]
     assert output.endswith("\n1 passed, 2 failed\n")
+
+
+def test_the_end_says_why_tests_were_skipped(tmp_path: Path) -> None:
+    write(tmp_path, green=_GREEN, first=_SKIPPED, second=_SKIPPED)
+    code, output = run(tmp_path)
+    assert code == 0, output
+    assert "\nskipped:\n  2: needs another disk\n" in output, output
 
 
 @pytest.mark.parametrize(

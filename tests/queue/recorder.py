@@ -1,8 +1,8 @@
 """A plugin of pytest that sends what happens in its process to the queue, one JSON object a line, at once.
 
 What was sent before the process is killed is known. The lines: `collected` (how many tests will run), `start` (a test,
-and after how many seconds it is given up), `fail` (a test or file, and what to print), `end` (a test, its outcome and
-its seconds with fixtures) and `cpu` (seconds of the process and its children, at its end).
+and after how many seconds it is given up), `fail` (a test or file, and what to print), `end` (a test, its outcome, its
+seconds with fixtures, and why it was skipped) and `cpu` (seconds of the process and its children, at its end).
 """
 
 import json
@@ -22,7 +22,7 @@ class Recorder:
 
     def __init__(self, pipe: int, timeout: float) -> None:
         self._pipe, self._timeout = pipe, timeout
-        self._test, self._outcome = "", ""
+        self._test, self._outcome, self._why = "", "", ""
 
     def send(self, what: str, **values: Any) -> None:
         """Write one line. Raises BrokenPipeError when the queue has ended, which ends the session."""
@@ -48,10 +48,11 @@ class Recorder:
         timeout = next(iter(marker.args), marker.kwargs.get("timeout")) if marker is not None else self._timeout
         self._test = f"{_file_of(item)}::{item.nodeid.partition('::')[2]}"
         self.send("start", test=self._test, timeout=float(timeout or 0))
-        self._outcome = "passed"
+        self._outcome, self._why = "passed", ""
         began = time.monotonic()
         result = yield
-        self.send("end", test=self._test, outcome=self._outcome, seconds=round(time.monotonic() - began, 3))
+        seconds = round(time.monotonic() - began, 3)
+        self.send("end", test=self._test, outcome=self._outcome, seconds=seconds, why=self._why)
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -61,6 +62,7 @@ class Recorder:
             self.send("fail", test=self._test, when=report.when, text="\n".join(parts)[-MAX_TEXT:])
         elif report.skipped and self._outcome == "passed":
             self._outcome = "skipped"
+            self._why = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
 
     def pytest_sessionfinish(self) -> None:
         times = os.times()

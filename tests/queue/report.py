@@ -6,7 +6,7 @@ Durations are kept in the build directory (all files), in the machine's cache (f
 
 import os
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +63,7 @@ class Report:
     def __init__(self, total: int) -> None:
         self._rows: dict[str, _Row] = defaultdict(_Row)
         self._failures: list[str] = []
+        self._skipped: Counter[str] = Counter()  # why -> tests
         self._began = time.monotonic()
         self._total, self._done = total, 0
         self._counts: dict[Item, _Row] = defaultdict(_Row)
@@ -80,6 +81,8 @@ class Report:
                 if not item.again:
                     self.durations[line["test"].split("::")[0]] += line["seconds"]
                 row.seconds += line["seconds"]
+                if line["outcome"] == "skipped":
+                    self._skipped[line["why"].removeprefix("Skipped: ")] += 1
                 if line["outcome"] != "failed":  # those are counted as they are printed
                     for each in (row, own):
                         setattr(each, line["outcome"], getattr(each, line["outcome"]) + 1)
@@ -110,7 +113,8 @@ class Report:
         )
 
     def close(self) -> bool:
-        """Print the table and the failures again. Return whether everything that ran has passed, and something has."""
+        """Print the table, why tests were skipped, and the failures again. Return whether everything that ran has
+        passed, and something has."""
         print(f"\n{'level':14}{'passed':>8}{'failed':>8}{'skipped':>8}{'seconds':>9}{'CPU s':>8}")
         total = _Row()
         for level, row in sorted(self._rows.items()):
@@ -119,6 +123,8 @@ class Report:
                 setattr(total, name, getattr(total, name) + getattr(row, name))
         _print_row("all", total)
         print(f"{time.monotonic() - self._began:.0f} s from the first to the last")
+        if self._skipped:
+            print("\nskipped:", *(f"  {count}: {why}" for why, count in self._skipped.most_common()), sep="\n")
         if self._failures:
             print("\nfailed:", *(f"  {what}" for what in self._failures), sep="\n")
         print(f"\n{total.passed} passed, {total.failed} failed", flush=True)
