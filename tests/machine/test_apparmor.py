@@ -10,7 +10,7 @@ import pytest_asyncio
 from shared.model.objects import Object
 from tests.machine.joined import MachineCluster
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(1800)]
 
 _PROFILE = """\
 profile no-marks flags=(attach_disconnected) {
@@ -27,15 +27,13 @@ _PROFILES: dict[str, dict[str, str] | None] = {
 }
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[MachineCluster]:
-    async with MachineCluster(tmp_path_factory.mktemp("apparmor")) as running:
-        running.machine.write("/etc/apparmor.d/no-marks", _PROFILE)
-        running.machine.must("apparmor_parser", "--add", "/etc/apparmor.d/no-marks")
-        try:
-            yield running
-        finally:
-            print(running.machine.last_lines())
+@pytest_asyncio.fixture(scope="module", loop_scope="package", autouse=True)
+async def profiles(cluster: MachineCluster) -> AsyncIterator[None]:
+    """The profile of the node; afterwards no pod of this module is left."""
+    cluster.machine.write("/etc/apparmor.d/no-marks", _PROFILE)
+    cluster.machine.must("apparmor_parser", "--add", "/etc/apparmor.d/no-marks")
+    yield
+    await cluster.end_pods()
 
 
 def pod_with(cluster: MachineCluster, name: str, profile: dict[str, str] | None) -> Object:
@@ -55,7 +53,7 @@ def pod_with(cluster: MachineCluster, name: str, profile: dict[str, str] | None)
 async def test_a_container_runs_under_the_profile_that_it_names(cluster: MachineCluster) -> None:
     for name, profile in _PROFILES.items():
         await cluster.create(pod_with(cluster, name, profile))
-    await cluster.wait_ready(*_PROFILES)
+    await cluster.wait_served(*_PROFILES)
 
     def of(name: str, *command: str) -> Any:
         return cluster.plane.kubectl("exec", name, "--", *command, check=False)

@@ -13,10 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shared.model.objects import Object
 from tests.machine.joined import MachineCluster
-from tests.support.agents.agent import NODE
 from tests.support.waits.deadline import WAIT_SECONDS
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(1800)]
 
 MIB = 1 << 20
 _LIMITS = {"limits": {"cpu": "500m", "memory": "64Mi"}}
@@ -29,24 +28,17 @@ echo done
 exec sleep 1000000"""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[MachineCluster]:
-    async with MachineCluster(tmp_path_factory.mktemp("joined")) as running:
-        pod = running.pod("web", "sh", "-c", _WORK)
-        pod["spec"]["volumes"] = [{"name": "memory", "emptyDir": {"medium": "Memory"}}]
-        pod["spec"]["containers"][0] |= {
-            "volumeMounts": [{"name": "memory", "mountPath": "/memory"}], "resources": _LIMITS,
-        }  # fmt: skip
-        try:
-            await running.create(pod)
-            await running.wait_ready("web")
-            yield running
-        finally:
-            print(running.machine.last_lines())
-
-
-def raw(cluster: MachineCluster, path: str) -> str:
-    return cluster.plane.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/{path}").stdout
+@pytest_asyncio.fixture(scope="module", loop_scope="package", autouse=True)
+async def web(cluster: MachineCluster) -> AsyncIterator[None]:
+    pod = cluster.pod("web", "sh", "-c", _WORK)
+    pod["spec"]["volumes"] = [{"name": "memory", "emptyDir": {"medium": "Memory"}}]
+    pod["spec"]["containers"][0] |= {
+        "volumeMounts": [{"name": "memory", "mountPath": "/memory"}], "resources": _LIMITS,
+    }  # fmt: skip
+    await cluster.create(pod)
+    await cluster.wait_served("web")
+    yield
+    await cluster.end_pods()
 
 
 def cgroup_of(cluster: MachineCluster, pod: Object) -> str:
@@ -90,8 +82,9 @@ async def test_summary_and_cadvisor_page_have_the_values_of_the_cgroup_files(clu
     directory, began = cgroup_of(cluster, pod), time.monotonic()
     while True:  # until a reading of pleg is newer than the moment at which the container began to do nothing
         before = read_cgroup(cluster, directory)
-        [shown] = [one for one in json.loads(raw(cluster, "stats/summary"))["pods"] if one["podRef"]["name"] == "web"]
-        page = raw(cluster, "metrics/cadvisor")
+        pods = json.loads(cluster.ask_kubelet("stats/summary"))["pods"]
+        [shown] = [one for one in pods if one["podRef"]["name"] == "web"]
+        page = cluster.ask_kubelet("metrics/cadvisor")
         after = read_cgroup(cluster, directory)
         container = shown["containers"][0]
         if before == after and container["cpu"]["usageCoreNanoSeconds"] == before["cpu"] * 1000:
@@ -157,4 +150,5 @@ async def test_a_reboot_keeps_the_pods(cluster: MachineCluster) -> None:
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert (await cluster.node())["status"]["nodeInfo"]["bootID"] == cluster.machine.boot_id
     await cluster.wait_node_ready()
+    await cluster.wait_served("web")
     assert cluster.plane.kubectl("logs", "web").stdout == "done\n"

@@ -71,7 +71,7 @@ async def test_a_takeover_and_a_give_back_keep_every_container(node: KubeadmMach
     print(node.does("takeover", "--timeout", "240"))
     assert node.machine.show("kubelet", "NeedDaemonReload") == {"NeedDaemonReload": "no"}
     assert node.wait_for_one_kubelet() == OURS
-    await node.wait_ready(*PODS)
+    await node.wait_served(*PODS)
     assert (await restarts(node), node.tasks()) == (before, tasks)
     assert node.plane.kubectl("exec", "first", "--", "cat", "/proc/1/comm").stdout == "sleep\n"
     answer = json.loads(node.does("give-back", "--timeout", "240", "-o", "json"))
