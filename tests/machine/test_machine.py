@@ -4,33 +4,22 @@ one which fails is noticed within a minute and leaves nothing on this machine.""
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.machine.guest import QUIET_SECONDS, MachineError
+from tests.machine.left import left_of, network_devices, processes_of
 from tests.machine.machine import Machine
 from tests.machine.network import MachineNetwork
-from tests.support.waits.deadline import WAIT_SECONDS
-from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
 
 _LISTEN = """\
 use IO::Socket::INET; $s = IO::Socket::INET->new(Listen => 1, LocalPort => 7000) or die;
 open F, ">", "/run/listens"; close F; $c = $s->accept; print $c "from the other\n"; close $c"""
-_BOOT_AND_WAIT = """\
-import sys
-from pathlib import Path
-from tests.machine.machine import Machine
-with Machine(Path(sys.argv[1])):
-    print("booted", flush=True)
-    sys.stdin.read()
-"""
 _CONNECT = "use IO::Socket::INET; print IO::Socket::INET->new(PeerAddr => $ARGV[0], Timeout => 10)->getline"
 
 
@@ -38,29 +27,6 @@ _CONNECT = "use IO::Socket::INET; print IO::Socket::INET->new(PeerAddr => $ARGV[
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     with Machine(tmp_path_factory.mktemp("machine") / "one") as machine:
         yield machine
-
-
-def processes_of(directory: Path) -> list[int]:
-    """The ids of the processes of a machine of that directory."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if f"hostfs={directory}/".encode() in path.read_bytes():
-                found.append(int(path.parent.name))
-    return found
-
-
-def left_of(directory: Path, devices: set[str]) -> list[object]:
-    """What this machine still has of a machine of that directory: processes, mounts, disks, and interfaces beside
-    those devices."""
-    mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(directory) in line]
-    files = [path for path in directory.iterdir() if path.is_file()]
-    return [*processes_of(directory), *mounts, *files, *(network_devices() - devices)]
-
-
-def network_devices() -> set[str]:
-    """The interfaces of this machine that a test of machines could have made."""
-    return {path.name for path in Path("/sys/class/net").iterdir() if path.name.startswith(("tap", "machines"))}
 
 
 def test_a_command_returns_its_outputs_and_its_exit_code(machine: Machine) -> None:
@@ -182,20 +148,3 @@ def test_a_machine_that_does_not_boot_fails_the_test_within_a_minute(
         pytest.fail("it has booted")
     assert time.monotonic() - began < 60
     assert left_of(tmp_path / "dead", devices) == []
-
-
-def test_a_test_run_that_is_killed_leaves_no_process_no_interface_and_no_disk(tmp_path: Path) -> None:
-    devices = network_devices()
-    with subprocess.Popen(
-        [sys.executable, "-c", _BOOT_AND_WAIT, str(tmp_path / "orphan")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=CHECKOUT,
-    ) as run:
-        assert run.stdout is not None and run.stdout.readline() == b"booted\n"
-        assert left_of(tmp_path / "orphan", devices)
-        run.kill()
-    deadline = time.monotonic() + WAIT_SECONDS
-    while left := left_of(tmp_path / "orphan", devices):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
