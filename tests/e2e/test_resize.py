@@ -7,6 +7,7 @@ import asyncio
 import json
 import urllib.request
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,12 +127,13 @@ def amounts(cpu: str, limit: str, request: str = "16Mi") -> Object:
     return {"requests": {"cpu": "50m", "memory": request}, "limits": {"cpu": cpu, "memory": limit}}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+@asynccontextmanager
+async def make_stage(directory: Path, **config: Any) -> AsyncIterator[Stage]:
+    """An agent with these fields of the KubeletConfiguration, until its node is ready."""
     with HttpApiServer() as api:
-        kubeconfig = tmp_path_factory.mktemp("resize") / "kubeconfig"
+        kubeconfig = directory / "kubeconfig"
         write_kubeconfig(kubeconfig, api.url)
-        async with World(flags=(f"--kubeconfig={kubeconfig}",)) as world:
+        async with World(config=config, flags=(f"--kubeconfig={kubeconfig}",)) as world:
             stage = Stage(api, world)
 
             def ready() -> bool:
@@ -140,6 +142,12 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
 
             await world.wait_for(ready, "the node to be ready")
             yield stage
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    async with make_stage(tmp_path_factory.mktemp("resize")) as made:
+        yield made
 
 
 def write_kubeconfig(path: Path, url: str) -> None:

@@ -4,10 +4,10 @@ the end of its console."""
 
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar
 
 from tests.machine.guest import Guest, MachineError
@@ -28,7 +28,8 @@ class Machine(InstalledNode):
     """`with Machine(directory) as machine:`, a new directory, which keeps the consoles and loses the disk.
 
     `shared` is a directory out here that is /host in there, read-only. `network`: that of another machine, to be beside
-    it; else one of its own. `options`: further ones of the kernel's command line.
+    it; else one of its own. `options`: further ones of the kernel's command line. `shown`: further directories out
+    here that are below /host in there, by their name.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class Machine(InstalledNode):
         network: MachineNetwork | None = None,
         root: Root | None = None,
         options: tuple[str, ...] = (),
+        shown: Mapping[str, Path] = MappingProxyType({}),
     ) -> None:
         directory.mkdir(exist_ok=True)
         self.shared = directory / "host"
-        self.shared.mkdir()
+        for place in (self.shared, *(self.shared / name for name in shown)):
+            place.mkdir()
         self._directory, self._name, self._network, self._options = directory, name, network, options
-        self._root = root
+        self._root, self._shown = root, shown
         self._stack = ExitStack()
         self._hardware: Hardware | None = None
         self._power: PowerOn | None = None
@@ -58,7 +61,7 @@ class Machine(InstalledNode):
             address, root = network.next_address(self._name), self._root or cached_root()
             disk = stack.enter_context(_copy_of(root, self._directory))
             stack.callback(self._switch_off)
-            self._hardware = Hardware(root, disk, self.shared, network, address, self._options)
+            self._hardware = Hardware(root, disk, self.shared, network, address, self._options, self._shown)
             self._switch_on()
             self._stack = stack.pop_all()
         for ran in ran_versions.parse_machine(self.must("sh", "-c", ran_versions.MACHINE_SCRIPT)):

@@ -6,18 +6,18 @@ import shlex
 import signal
 import socket
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from tests.machine.network import Address, MachineNetwork
 from tests.machine.root import Root
 
-_MEMORY_MIB = 1536  # of one machine, in a file system of little more
+_MEMORY_MIB = 2048  # of one machine, in a file system of little more
 _END_SECONDS = 30.0  # for the end of processes after SIGKILL
-# It gets a third of the time that a process of normal priority gets; it ends with us, however we end.
-_CHILD = ("nice", "-n", "5", "setpriv", "--pdeathsig", "KILL")
+_CHILD = ("setpriv", "--pdeathsig", "KILL")  # it ends with us, however we end
 _NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc")
 # A shell is the first process, for a kernel that panics ends itself by a signal that a first process ignores.
 _SCRIPT = """\
@@ -27,6 +27,7 @@ ip link delete {tap} 2>/dev/null || true
 ip tuntap add {tap} mode tap
 ip link set {tap} master {bridge} up
 {libraries}
+{shown}
 {kernel} {options} || exit $?
 exit 0
 """
@@ -40,10 +41,20 @@ def _show_libraries(root: Root) -> str:
     return f"mount -t overlay -o ro,lowerdir={shlex.quote(str(root.libraries))}:{ours} overlay {ours}"
 
 
+def _show_directories(shared: Path, shown: Mapping[str, Path]) -> str:
+    """The lines that show the machine further directories of ours, below /host, for as long as it runs."""
+    lines = []
+    for name, path in shown.items():
+        place = shlex.quote(str(shared / name))
+        lines += [f"mount --bind {shlex.quote(str(path))} {place}", f"mount -o remount,bind,ro {place}"]
+    return "\n".join(lines)
+
+
 @dataclass(frozen=True)
 class Hardware:
     """What stays when the power goes. `disk`: a descriptor of ours; `shared`: a directory of ours that is /host in
-    there; `options`: of the kernel's command line, after ours."""
+    there; `options`: of the kernel's command line, after ours; `shown`: further directories of ours, by their name
+    below /host, where `shared` has an empty directory of that name."""
 
     root: Root
     disk: int
@@ -51,6 +62,7 @@ class Hardware:
     network: MachineNetwork
     address: Address
     options: tuple[str, ...] = ()
+    shown: Mapping[str, Path] = field(default_factory=dict)
 
 
 class PowerOn:
@@ -70,8 +82,8 @@ class PowerOn:
         ]  # fmt: skip
         script = _SCRIPT.format(
             memory=_MEMORY_MIB + 64, tap=hardware.address.tap, bridge=hardware.network.bridge,
-            libraries=_show_libraries(hardware.root), kernel=shlex.quote(str(hardware.root.kernel)),
-            options=shlex.join(options),
+            libraries=_show_libraries(hardware.root), shown=_show_directories(hardware.shared, hardware.shown),
+            kernel=shlex.quote(str(hardware.root.kernel)), options=shlex.join(options),
         )  # fmt: skip
         command = [*_CHILD, *hardware.network.inside(*_NAMESPACES, "sh", "-c", script)]
         try:

@@ -1,4 +1,7 @@
-"""The rule for what a machine lacks: in CI a test fails for it, elsewhere it skips; both name what to install."""
+"""The rule for what a machine lacks: in CI a test fails for it, elsewhere it skips; both name what to install.
+
+TEST_PREREQUISITES names the lanes of tools/prerequisites.py that a test marked `root` needs, by default run and test.
+"""
 
 import os
 import shutil
@@ -28,5 +31,6 @@ def lacking_for_root(*, runtime: bool) -> str:
     """Return why this machine cannot run a test marked `root`, "" when it can. Without `runtime` root is enough."""
     if os.geteuid() != 0:
         return "needs root: sudo make test"
-    missing = missing_packages("run", "test") if runtime else []
+    lanes = os.environ.get("TEST_PREREQUISITES", "run test").split()
+    missing = missing_packages(*lanes) if runtime else []
     return f"missing on this machine: apt-get install {' '.join(missing)}" if missing else ""

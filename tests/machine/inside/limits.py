@@ -1,0 +1,210 @@
+"""What pods get of memory, swap and process ids on cgroup v2 alone, and what ends a pod that wants more (node.md 4.4,
+4.6, 4.7, 4.13, 5.6).
+
+tests/machine/test_on_cgroup_v2.py runs this in a machine; it is not collected by itself.
+"""
+
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from shared.kube import paths
+from shared.model.objects import Object
+from tests.e2e.test_node_allocatable import machine
+from tests.e2e.test_resize import MI, Stage, make_stage
+from tests.support.agents.agent import NODE
+from tests.support.agents.behaviour import container, pod_of, status_of
+from tests.support.agents.conditions import condition_of
+from tests.support.waits.deadline import WAIT_SECONDS
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+CGROUPS = Path("/sys/fs/cgroup")
+SWAP = Path("/swapfile")
+PAGE = 4096  # bytes
+PODS_MI, THRESHOLD_MI, PIDS = 900, 200, 64  # memory of all pods; what of it stays free; processes of a pod
+FACTOR = 0.9  # the default of memoryThrottlingFactor
+REQUEST_MI, LIMIT_MI = 64, 128
+# Both are in memory and count as the container's: more together than it may have without swap.
+FILL = (
+    "dd if=/dev/zero of=/held/file bs=1M count=100 2>/dev/null; dd if=/dev/zero of=/dev/shm/file bs=1M count=44"
+    " 2>/dev/null; echo filled; exec sleep 1000000"
+)
+FILLED_MI = 144
+CROWD = "(for i in $(seq 80); do sleep 1000 & done) & exec sleep 1000000"
+OVER_ITS_LIMIT = "head -c 200000000 /dev/zero | tail"
+# Grows beyond the threshold and then no more, so that only an eviction ends it.
+GROW = (
+    "trap 'exit 143' TERM; i=0; while [ $i -lt 80 ]; do i=$((i+1)); dd if=/dev/zero bs=1M count=8 2>/dev/null >> "
+    "/held/file; done; sleep 1000000 & wait $!"
+)
+
+
+@pytest.fixture(scope="module")
+def swap() -> Iterator[int]:
+    """Bytes of swap that the node has."""
+    subprocess.run(["fallocate", "-l", "1G", SWAP], check=True)
+    SWAP.chmod(0o600)
+    subprocess.run(["mkswap", "--quiet", SWAP], check=True)
+    subprocess.run(["swapon", SWAP], check=True)
+    yield machine("SwapTotal")
+    subprocess.run(["swapoff", SWAP], check=True)
+    SWAP.unlink()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(swap: int, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    async with make_stage(
+        tmp_path_factory.mktemp("limits"),
+        featureGates={"MemoryQoS": True},
+        memoryReservationPolicy="TieredReservation",
+        failSwapOn=False,
+        memorySwap={"swapBehavior": "LimitedSwap"},
+        podPidsLimit=PIDS,
+        systemReserved={"memory": str(machine("MemTotal") - PODS_MI * MI)},
+        evictionHard={"memory.available": f"{THRESHOLD_MI}Mi"},
+        evictionPressureTransitionPeriod="10s",
+    ) as made:
+        await made.run(pod_of("sure", container("c", resources={"requests": amounts(64), "limits": amounts(64)})))
+        await made.run(holding("burst", FILL, {"requests": amounts(REQUEST_MI), "limits": amounts(LIMIT_MI)}))
+        await made.run(pod_of("best", container("c")))
+        yield made
+
+
+def amounts(memory_mi: int) -> Object:
+    return {"cpu": "50m", "memory": f"{memory_mi}Mi"}
+
+
+def holding(name: str, script: str, resources: Object, **spec: Any) -> Object:
+    """A pod whose container has a directory in memory."""
+    mounts = [{"name": "held", "mountPath": "/held"}]
+    volumes = [{"name": "held", "emptyDir": {"medium": "Memory"}}]
+    return pod_of(name, container("c", script, resources=resources, volumeMounts=mounts), volumes=volumes, **spec)
+
+
+def read(cgroup: str, file: str) -> str:
+    return (CGROUPS / cgroup.strip("/") / file).read_text().strip()
+
+
+def counts(cgroup: str, file: str) -> dict[str, int]:
+    return {name: int(value) for name, value in (line.split() for line in read(cgroup, file).splitlines())}
+
+
+def own_cgroup(stage: Stage, name: str, qos: str) -> str:
+    """The cgroup of the pod's container."""
+    pod = stage.get(paths.pod("default", name))
+    return f"{stage.cgroup(pod, qos)}/{status_of(pod, 'c')['containerID'].partition('://')[2]}"
+
+
+def throttled_at(request: int, limit: int) -> str:
+    """memory.high by the reference, in pages."""
+    return str(int((request + FACTOR * (limit - request)) // PAGE) * PAGE)
+
+
+async def test_each_class_is_protected_and_throttled_by_what_it_requests(stage: Stage) -> None:
+    files = ("memory.min", "memory.low", "memory.high", "memory.max")
+    found = {
+        name: tuple(read(own_cgroup(stage, name, qos), file) for file in files)
+        for name, qos in (("sure", ""), ("burst", "burstable"), ("best", "besteffort"))
+    }
+    assert found == {
+        "sure": (str(64 * MI), "0", "max", str(64 * MI)),
+        "burst": ("0", str(REQUEST_MI * MI), throttled_at(REQUEST_MI * MI, LIMIT_MI * MI), str(LIMIT_MI * MI)),
+        "best": ("0", "0", throttled_at(0, PODS_MI * MI), "max"),
+    }
+    kubepods = f"{stage.world.home.path.name}/kubepods"
+    wanted = (str((64 + REQUEST_MI) * MI), str(PODS_MI * MI), str(REQUEST_MI * MI))
+
+    def of_classes() -> tuple[str, ...]:
+        own = (read(kubepods, "memory.min"), read(kubepods, "memory.max"))
+        return (*own, read(f"{kubepods}/burstable", "memory.low"))
+
+    await stage.world.wait_for(lambda: of_classes() == wanted, lambda: f"{wanted}; they are {of_classes()}")
+
+
+async def test_a_burstable_container_is_throttled_and_swaps_what_its_limit_does_not_hold(
+    stage: Stage, swap: int
+) -> None:
+    allowed = int(REQUEST_MI * MI / machine("MemTotal") * swap) // PAGE * PAGE  # which the kernel makes of it
+    shown = {name: read(own_cgroup(stage, name, qos), "memory.swap.max")
+             for name, qos in (("sure", ""), ("burst", "burstable"), ("best", "besteffort"))}  # fmt: skip
+    assert shown == {"sure": "0", "burst": str(allowed), "best": "0"}
+    own = own_cgroup(stage, "burst", "burstable")
+
+    def filled() -> bool:
+        return int(read(own, "memory.current")) + int(read(own, "memory.swap.current")) >= FILLED_MI * MI
+
+    await stage.world.wait_for(filled, "the container to have its memory")
+    swapped = int(read(own, "memory.swap.current"))
+    assert (FILLED_MI - LIMIT_MI) * MI <= swapped <= allowed
+    events = counts(own, "memory.events")
+    assert events["high"] > 0 and events["oom_kill"] == 0, events
+    pod = stage.get(paths.pod("default", "burst"))
+    assert status_of(pod, "c")["restartCount"] == 0 and status_of(pod, "c")["ready"]
+
+
+async def test_the_summary_shows_the_swap_of_a_container_and_of_the_node(stage: Stage, swap: int) -> None:
+    own = own_cgroup(stage, "burst", "burstable")
+
+    async def same() -> Object | None:
+        before, summary = int(read(own, "memory.swap.current")), await stage.world.get_json("/stats/summary")
+        pods = summary["pods"] if summary else []
+        shown = [c["swap"] for pod in pods if pod["podRef"]["name"] == "burst" for c in pod["containers"]]
+        used = [one.get("swapUsageBytes") for one in shown]
+        return summary if used == [before] and int(read(own, "memory.swap.current")) == before else None
+
+    summary: Object = await stage.world.wait_for(same, "the summary to have the swap of burst", 2 * WAIT_SECONDS)
+    node = summary["node"]["swap"]
+    assert node["swapAvailableBytes"] + node["swapUsageBytes"] == swap
+    assert node["swapUsageBytes"] > 0
+
+
+async def test_a_container_over_its_memory_limit_is_oom_killed_as_a_whole(stage: Stage) -> None:
+    eater = container("c", OVER_ITS_LIMIT, resources={"limits": {"memory": "24Mi"}})
+    pod = pod_of("eater", eater, restartPolicy="Never")
+    stage.api.do(lambda: stage.api.server.bind(pod, NODE))
+    ended = await stage.until("eater", lambda p: p["status"].get("phase") == "Failed", "to fail")
+    state = status_of(ended, "c")["state"]["terminated"]
+    assert (state["reason"], state["exitCode"]) == ("OOMKilled", 137), state
+    await stage.delete("eater")
+
+
+async def test_a_pod_has_no_more_processes_than_the_limit_of_process_ids(stage: Stage) -> None:
+    pod = await stage.run(pod_of("crowd", container("c", CROWD)))
+    cgroup = stage.cgroup(pod, "besteffort")
+    assert read(cgroup, "pids.max") == str(PIDS)
+
+    def refusals() -> int:
+        """Counted for the pod or, by an older kernel, for the container."""
+        return sum(counts(one, "pids.events")["max"] for one in (cgroup, own_cgroup(stage, "crowd", "besteffort")))
+
+    await stage.world.wait_for(lambda: refusals() > 0, "a refused process")
+    assert int(read(cgroup, "pids.current")) <= PIDS
+    await stage.delete("crowd")
+
+
+async def test_the_pod_that_grows_is_evicted_and_the_others_stay(stage: Stage) -> None:
+    kubepods = f"{stage.world.home.path.name}/kubepods"
+    killed = counts(kubepods, "memory.events")["oom_kill"]
+    pod = holding("grows", GROW, {}, restartPolicy="Never")
+    stage.api.do(lambda: stage.api.server.bind(pod, NODE))
+
+    def pressure() -> str:
+        return str(condition_of(stage.get(paths.node(NODE)), "MemoryPressure").get("status"))
+
+    await stage.world.wait_for(lambda: pressure() == "True", "pressure", 2 * WAIT_SECONDS)
+    evicted = await stage.until("grows", lambda p: p["status"].get("phase") == "Failed", "to be evicted")
+    status = evicted["status"]
+    assert status["reason"] == "Evicted", status
+    start = f"The node was low on resource: memory. Threshold quantity: {THRESHOLD_MI}Mi, available: "
+    assert status["message"].startswith(start), status
+    assert counts(kubepods, "memory.events")["oom_kill"] == killed, "the kernel killed a process"
+    assert condition_of(evicted, "DisruptionTarget")["reason"] == "TerminationByKubelet"
+    await stage.world.wait_for(lambda: pressure() == "False", "no pressure", 2 * WAIT_SECONDS)
+    for name in ("sure", "burst", "best"):
+        kept = stage.get(paths.pod("default", name))
+        assert (kept["status"]["phase"], status_of(kept, "c")["restartCount"]) == ("Running", 0), kept["status"]

@@ -1,0 +1,32 @@
+"""Tests of pods in a machine of its own, with cgroup v2 alone and systemd as process 1: those that `make test` runs on
+the cgroups of this machine run in there as well, and those of memory, swap and process ids only there."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.machine.checkout_inside import SHOWN, lay_out, run_tests
+from tests.machine.machine import Machine
+from tests.machine.root import cached_root
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(1800)]
+
+FILES = (
+    "tests/machine/inside/limits.py",
+    "tests/e2e/test_resize.py",
+    "tests/e2e/systemd_pods.py",
+    pytest.param("tests/e2e/test_node_allocatable.py", marks=pytest.mark.night),
+)
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    directory = tmp_path_factory.mktemp("v2") / "machine"
+    with Machine(directory, root=cached_root("install"), shown=SHOWN) as machine:
+        lay_out(machine)
+        yield machine
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_these_tests_pass_on_cgroup_v2_alone(machine: Machine, file: str) -> None:
+    run_tests(machine, file)
