@@ -65,7 +65,7 @@ deps:  # install what running needs and the machine lacks (containerd, runc, CNI
 	@tools/install-missing run
 
 test-deps:  # the same, and what the tests need
-	@tools/install-missing run test $(if $(NIGHT),night machine)
+	@tools/install-missing run test machine $(if $(NIGHT),night)
 	@why=$$(tools/newer-containerd sid 2>&1 >/dev/null) || { [ "$$CI" != true ] || \
 	    { echo "bulkhead: CI tests with the containerd of Debian sid: $$why" >&2; exit 1; }; \
 	    echo "bulkhead: the tests use the containerd that is installed: $$why" >&2; }
@@ -90,7 +90,9 @@ bus-coverage: venv  # every branch of the two pure halves of the bus
 # Agents of the tests run on the newest containerd that the cache has (tests/support/installed/chosen_programs.py); some
 # tests of each kind run also on that of Debian 12. The longest files first, whenever one of the processes is free.
 # ARGS="--workers 3": so many processes. Each has scratch directories of its own.
-TESTED = tests/unit tests/service tests/simulation tests/architecture tests/process tests/e2e
+# Of the tests in machines of their own, those that take little of an idle processor; one process runs them.
+IN_MACHINES = $(addprefix tests/machine/test_,apparmor.py cluster.py killed_machines.py on_cgroup_v2.py)
+TESTED = tests/unit tests/service tests/simulation tests/architecture tests/process tests/e2e $(IN_MACHINES)
 test: test-deps assets check bus-coverage  ## check and every test
 	@$(BIN)/python -m tests.queue $(TESTED) --also TEST_CONTAINERD=bookworm:versions $(ARGS)
 

@@ -49,7 +49,7 @@ def test_tests_go_on_with_the_containerd_that_is_installed_but_not_in_ci(tree: P
     assert make(tree, "test-deps", ci="true") == (2, [line])
 
 
-def test_only_the_night_installs_what_machines_are_built_with(tree: Path) -> None:
+def test_a_run_installs_what_machines_are_built_with_and_the_night_what_it_needs_besides(tree: Path) -> None:
     make(tree, "test-deps")
     make(tree, "test-deps", "NIGHT=1")
-    assert (tree / "installed").read_text().splitlines() == ["run test", "run test night machine"]
+    assert (tree / "installed").read_text().splitlines() == ["run test machine", "run test machine night"]
