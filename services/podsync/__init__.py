@@ -1,7 +1,7 @@
 """podsync: the pod workers of the node.
 
 Purpose: brings every desired pod to run and every other pod to an end; the only process that creates, starts, stops or
-removes containers and sandboxes, and that writes cgroups.
+removes containers and sandboxes, and that writes cgroups. It sends the Node's addresses for pods to the runtime.
 
 Owns: streams `pods.admitted`, `pods.volumes`, `pods.probes`, `pods.status`, `pods.pulls`, `node.pressure`,
 `node.shutdown`, `node.resources`, `events/podsync`; the cgroups below kubepods; which cgroup the agent's processes, the

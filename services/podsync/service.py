@@ -31,6 +31,7 @@ from services.podsync.controllers.housekeeping import Housekeeping
 from services.podsync.controllers.node_shutdown import ShutdownSequence
 from services.podsync.controllers.placement_checkpoints import PlacementCheckpoints
 from services.podsync.controllers.placement_metrics import PlacementMetrics
+from services.podsync.controllers.pod_cidr import PodCidr
 from services.podsync.controllers.pod_loop import PodLoop
 from services.podsync.controllers.pod_previews import PodPreviews
 from services.podsync.controllers.pod_streams import PodStreams
@@ -148,6 +149,7 @@ class PodSyncService:
         self.placement_checkpoints = PlacementCheckpoints(
             placer, placement_files, self.core.placements, self._known_devices, bus.trouble
         )
+        self._pod_cidr = PodCidr(context, runtime)
         self.loop.on_handled = self._pods_changed
         Followers(bus, handle=self.loop.handle, on_complete=self.loop.complete)
 
@@ -169,6 +171,7 @@ class PodSyncService:
         eviction = asyncio.create_task(restarted(self.bus, "eviction", self.eviction.run))
         shutdown = asyncio.create_task(restarted(self.bus, "the shutdown of the machine", self.shutdown.run))
         files = asyncio.create_task(restarted(self.bus, "placement files", self.placement_checkpoints.run))
+        pod_cidr = asyncio.create_task(restarted(self.bus, "pod CIDR", self._pod_cidr.run))
         try:
             while True:
                 if self._deadlines.overdue() is None:
@@ -180,6 +183,7 @@ class PodSyncService:
             eviction.cancel()
             shutdown.cancel()
             files.cancel()
+            pod_cidr.cancel()
             for part in (self.loop, self._pull_watch, self.calls, self._runtime):
                 await part.close()
             await asyncio.to_thread(self.stories.close)

@@ -213,6 +213,7 @@ class EffectiveConfig:
     webhook_authorized_cache_ttl: float = _of("authorization.webhook.cacheAuthorizedTTL", 300.0)
     webhook_unauthorized_cache_ttl: float = _of("authorization.webhook.cacheUnauthorizedTTL", 30.0)
     make_iptables_util_chains: bool = _of("makeIPTablesUtilChains", True)
+    pod_cidr: str = _of("podCIDR", "")  # for the runtime, where there is no cluster; "" = none
     protect_kernel_defaults: bool = _of("protectKernelDefaults", False)  # kernel settings are compared, not changed
     streaming_connection_idle_timeout: float = _of("streamingConnectionIdleTimeout", 14400.0)
     enable_debugging_handlers: bool = _of("enableDebuggingHandlers", True)

@@ -33,7 +33,7 @@ _FIELDS = {
         "eviction_minimum_reclaim eviction_pressure_transition_period eviction_soft_grace_period "
         "image_gc_high_threshold_percent image_gc_low_threshold_percent image_maximum_gc_age image_minimum_gc_age "
         "image_verification_policy kube_reserved kube_reserved_cgroup local_storage_capacity_isolation "
-        "max_container_restart_period max_parallel_image_pulls maximum_dead_containers "
+        "max_container_restart_period max_parallel_image_pulls maximum_dead_containers pod_cidr "
         "maximum_dead_containers_per_container minimum_container_ttl pod_pids_limit pods_per_core preloaded_images "
         "registry_burst registry_pull_qps resolv_conf seccomp_default serialize_image_pulls system_reserved "
         "system_reserved_cgroup"

@@ -106,6 +106,12 @@ class CriRuntime:
             raise
         return decode_cgroup_driver(answer)
 
+    async def update_runtime_config(self, pod_cidrs: str) -> None:
+        """UpdateRuntimeConfig with these addresses for pods."""
+        network = api_pb2.NetworkConfig(pod_cidr=pod_cidrs)
+        request = api_pb2.UpdateRuntimeConfigRequest(runtime_config=api_pb2.RuntimeConfig(network_config=network))
+        await self._channel.call(self._channel.runtime, "UpdateRuntimeConfig", request, self._timeout)
+
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
         """Return all pods, or the one, by UID; absent = the runtime has nothing of it."""
         return await self._observer.observe(uid)

@@ -201,6 +201,11 @@ class Runtime(Protocol):
         unknown to runtimes before containerd 2.0)."""
         ...
 
+    async def update_runtime_config(self, pod_cidrs: str) -> None:
+        """UpdateRuntimeConfig: announce the addresses for pods, several separated by commas. A runtime may do nothing
+        with them."""
+        ...
+
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
         """Return all pods (or the one) by UID, with every sandbox and container inspected; `observed_at` is from before
         the first request. A pod the runtime does not know is absent. Entries without pod metadata are skipped.

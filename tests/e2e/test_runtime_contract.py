@@ -1,9 +1,11 @@
 """The runtime contract against a real containerd."""
 
 import asyncio
+import json
 import os
 import re
 import signal
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,10 +21,17 @@ from tests.support.installed.debian_containerd import INSTALLED, NEWEST
 from tests.support.runtime.containerd import PrivateContainerd, started_containerd
 from tests.unit.cri.left_tasks_contract import LeftTasksContract
 from tests.unit.cri.runtime_contract import RuntimeContract, World, look, started, until
+from tools import containerd as containerd_tool
 from tools.containerd import start_task
 from tools.oci_image import BUSYBOX_IMAGE
 
 pytestmark = [pytest.mark.root, pytest.mark.versions]
+
+_TEMPLATE = """\
+{"cniVersion": "0.4.0", "name": "made", "plugins": [
+  {"type": "bridge", "bridge": "bkt-template", "ipam": {"type": "host-local", "subnet": "{{.PodCIDR}}"}}
+]}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +100,51 @@ class TestContainerd(RuntimeContract, LeftTasksContract):
         await started(world, pod, config)
         seen = await until(world, pod, lambda p: p.containers[0].state is ContainerState.EXITED)
         assert (seen.containers[0].exit_code, seen.containers[0].termination_message) == (3, "last words\n")
+
+
+class WithTemplate(PrivateContainerd):
+    """A containerd that makes its CNI configuration of a template, once it has the addresses for pods."""
+
+    @property
+    def made(self) -> Path:
+        """Return the configuration that it makes."""
+        return Path(self.embedded.cni_conf_dir) / "10-containerd-net.conflist"
+
+    def start(self) -> None:
+        super().start()
+        self.end()
+        template, file = self.directory / "template", Path(self.embedded.config_file)
+        template.write_text(_TEMPLATE)
+        text, line = file.read_text(), "    max_conf_num = 1\n"
+        assert text.count(line) == 1
+        file.write_text(text.replace(line, f'{line}    conf_template = "{template}"\n'))
+        (Path(self.embedded.cni_conf_dir) / "10-bulkhead.conflist").unlink()
+        self._process = containerd_tool.start(self.embedded, self.log)
+
+
+async def test_containerd_makes_a_configuration_of_its_template_once() -> None:
+    with tempfile.TemporaryDirectory(prefix="bkc", dir="/tmp") as directory:
+        containerd = WithTemplate(Path(directory))
+        runtime = CriRuntime(containerd.endpoint, request_timeout=60)
+        try:
+            containerd.start()
+            assert not await _network_is_ready(runtime)
+            await runtime.update_runtime_config("10.91.201.0/24,fd00:91:201::/64")
+            assert json.loads(containerd.made.read_text())["plugins"][0]["ipam"]["subnet"] == "10.91.201.0/24"
+            deadline = time.monotonic() + 60
+            while not await _network_is_ready(runtime):
+                assert time.monotonic() < deadline, "the runtime does not read what it made"
+                await asyncio.sleep(0.05)
+            before = containerd.made.read_text()
+            await runtime.update_runtime_config("10.91.202.0/24")
+            assert containerd.made.read_text() == before, "where there is a configuration, it counts"
+        finally:
+            await runtime.close()
+            await containerd.stop()
+
+
+async def _network_is_ready(runtime: CriRuntime) -> bool:
+    return next(condition.status for condition in await runtime.status() if condition.type == "NetworkReady")
 
 
 def test_the_client_works_on_uvloop_where_relisting_what_did_not_change_inspects_nothing(

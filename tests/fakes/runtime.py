@@ -108,6 +108,10 @@ class FakeRuntime(Faults, RuntimeWorld):
     async def runtime_config(self) -> str | None:
         return await self._do("RuntimeConfig", {}, lambda: self.cgroup_driver)
 
+    async def update_runtime_config(self, pod_cidrs: str) -> None:
+        request: Message = {"runtime_config": {"network_config": {"pod_cidr": pod_cidrs}}}
+        await self._do("UpdateRuntimeConfig", request, lambda: None)
+
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
         observed_at = self.clock.monotonic()
         return await self._do("Observe", {"uid": uid} if uid else {}, lambda: self._observed(uid, observed_at))

@@ -18,7 +18,7 @@ _NAMES = (
     "file_check_frequency http_check_frequency image_gc_high_threshold_percent image_gc_low_threshold_percent "
     "image_maximum_gc_age image_minimum_gc_age image_service_endpoint kube_api_burst kube_api_qps "
     "kube_reserved_cgroup kubelet_cgroups max_container_restart_period max_open_files max_parallel_image_pulls "
-    "maximum_dead_containers maximum_dead_containers_per_container minimum_container_ttl node_ips node_labels "
+    "maximum_dead_containers maximum_dead_containers_per_container minimum_container_ttl node_ips node_labels pod_cidr "
     "oom_score_adj register_with_taints registry_burst registry_pull_qps runtime_cgroups runtime_request_timeout "
     "serialize_image_pulls sync_frequency system_cgroups system_reserved_cgroup tracing tracing_endpoint "
     "tracing_rate "

@@ -161,6 +161,10 @@ class RuntimeContract:
     async def test_an_old_runtime_reports_no_cgroup_driver(self, world: World) -> None:
         assert await world.runtime.runtime_config() == ("cgroupfs" if self.is_containerd_2 else None)
 
+    async def test_it_takes_the_addresses_for_pods(self, world: World) -> None:
+        await world.runtime.update_runtime_config("10.91.201.0/24,fd00:91:201::/64")
+        await world.runtime.update_runtime_config("10.91.202.0/24")
+
     async def test_it_reports_its_name_and_version(self, world: World) -> None:
         version = await world.runtime.version()
         assert version.name == "containerd"
