@@ -50,7 +50,8 @@ class ResourceSlices:
             wait = self._removals.next_due(now) - now
             if error:
                 wait = min(wait, RETRIES.delay(failures, JITTER * self._chance()))
-            self._bus.trouble(TROUBLE, error or None)
+            # A node without drivers has no slices, unless its last driver left while no process was there.
+            self._bus.trouble(TROUBLE, error if error and self._removals.has_drivers else None)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if wait == math.inf else wait):
                     await self._changed.wait()

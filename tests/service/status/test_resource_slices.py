@@ -127,6 +127,20 @@ def troubles(stage: NodeStage) -> tuple[str, ...]:
 
 
 @on_virtual_time
+async def test_an_outage_is_no_trouble_on_a_node_without_drivers_and_slices_go_after_it(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        put_slice(stage, "of-gpu", GPU)
+        stage.plugins.mark_complete()
+        await stage.pass_time(GRACE_SECONDS - 1)
+        stage.api.down()
+        await stage.pass_time(60)
+        assert slices(stage) == {"of-gpu"} and not any(TROUBLE in trouble for trouble in troubles(stage))
+        stage.api.up()
+        await stage.until(lambda: slices(stage) == set(), within=600)
+
+
+@on_virtual_time
 async def test_an_api_server_without_slices_is_asked_once_and_is_no_trouble(tmp_path: Path) -> None:
     async with node_stage(tmp_path, drops=V1_20) as stage:
         await stage.start()
