@@ -109,9 +109,9 @@ class Threads:
         async with self.turn() as turn:
             return await turn.call("", function, *arguments)
 
-    def close(self) -> None:
-        """Begin no more calls; those that run are left alone."""
-        self.executor.shutdown(wait=False, cancel_futures=True)
+    def close(self, *, wait: bool = False) -> None:
+        """Begin no more calls; those that run are left alone, or with `wait` waited for: only for calls that return."""
+        self.executor.shutdown(wait=wait, cancel_futures=True)
 
     async def _take(self, place: _Reservation, share: Share | None) -> None:
         needed: list[asyncio.Lock | asyncio.Semaphore] = [self._free]

@@ -69,5 +69,5 @@ class ClaimCheckpoint:
                 self._bus.trouble(_TROUBLE, None)
 
     def close(self) -> None:
-        """Write the checkpoint no more."""
-        self._threads.close()
+        """Write the checkpoint no more, once a write that has begun is done."""
+        self._threads.close(wait=True)

@@ -118,8 +118,8 @@ class ResourceClaims:
             await self._health.close()
 
     def close(self) -> None:
-        """Write the record no more."""
-        self._threads.close()
+        """Write the record no more, once a write that has begun is done."""
+        self._threads.close(wait=True)
         self._specifications.close()
 
     def _on_health(self) -> None:
