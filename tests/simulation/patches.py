@@ -14,7 +14,6 @@ from services.podsync.adapters import node_facts_reader
 from services.podsync.adapters.story import StoryFiles
 from services.volume.controllers.device_plugins import DevicePlugins
 from services.volume.controllers.plugin_registration import PluginRegistration
-from services.volume.controllers.resource_claims import ResourceClaims
 from shared.config.effective import EffectiveConfig
 from shared.host import cgroup_layout
 
@@ -93,8 +92,8 @@ _FACTS = _Once(
 _MACHINE = _Once(lambda c: node_facts_reader.read_machine_facts(c, _RESOURCES(c)))
 
 
-async def _wait(_: PluginRegistration | DevicePlugins | ResourceClaims) -> None:
-    """No plugin has a socket on the simulated node, and no pod has a resource claim."""
+async def _wait(_: PluginRegistration | DevicePlugins) -> None:
+    """No plugin has a socket on the simulated node."""
     await asyncio.Event().wait()
 
 
@@ -116,6 +115,5 @@ def machine() -> Iterator[None]:
         mock.patch("services.volume.adapters.root_dir.prepare", lambda _: None),
         mock.patch.object(PluginRegistration, "run", _wait),
         mock.patch.object(DevicePlugins, "run", _wait),
-        mock.patch.object(ResourceClaims, "run", _wait),
     ):
         yield

@@ -60,9 +60,14 @@ class CheckpointFile:
         self._content = content
         return claims
 
+    @property
+    def is_there(self) -> bool:
+        """Return whether a checkpoint was read or written."""
+        return bool(self._content)
+
     def save(self, claims: tuple[Claim, ...]) -> None:
         """Write the checkpoint of these claims. Raises OSError; the next call tries again."""
         content = write_checkpoint(claims)
-        if content != self._content and (claims or self._content):
+        if content != self._content and (claims or self.is_there):
             write_atomically(self.path, content)
             self._content = content

@@ -46,9 +46,10 @@ class ClaimCheckpoint:
             return ()
 
     def write(self, claims: tuple[Claim, ...]) -> None:
-        """Write the checkpoint of these claims soon."""
+        """Write the checkpoint of these claims soon, unless there is none and there are no claims."""
         self._newest = claims
-        self._changed.set()
+        if claims or self._file.is_there:
+            self._changed.set()
 
     async def run(self) -> None:
         """Write until cancelled."""
