@@ -115,3 +115,4 @@ class RegisteredPlugin:
     version: str  # of its interface, as the plugin writes it; of a `DRAPlugin` the gRPC service, such as `v1.DRAPlugin`
     csi: CsiNode | None = None  # of a `CSIPlugin`
     health: str = ""  # of a `DRAPlugin`: the gRPC service that reports the health of its devices; "" = it has none
+    connected: bool = True  # of a `DRAPlugin`: it listens at one of its sockets, as far as it is known

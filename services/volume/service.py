@@ -39,6 +39,7 @@ from services.volume.controllers.device_health_watch import DeviceHealthWatch
 from services.volume.controllers.device_plugins import DevicePlugins
 from services.volume.controllers.device_requests import DeviceRequests
 from services.volume.controllers.driver_calls import DriverCalls
+from services.volume.controllers.driver_connections import DriverConnections
 from services.volume.controllers.memory_swap_warning import warn_of_swapped_memory
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.plugin_registration import PluginRegistration
@@ -85,6 +86,9 @@ class Volume:
         self._devices = DevicePlugins(bus, clock, Path(root), bus.own(DEVICES_RESOURCES), context.metrics)
         registration = PluginRegistration(bus, clock, sockets, bus.own(PLUGINS_REGISTERED), self._devices)
         self._registration = registration
+        self._connections = DriverConnections(partial(registration.sockets, DRA))
+        registration.listens = self._connections.listens
+        self._connections.on_change = registration.connections_changed
         metrics = VolumeMetrics(context.metrics, reconciler, certificates.states)
         called = partial(call_in_loop, asyncio.get_running_loop(), metrics.driver_called)
         drivers = CsiDrivers(partial(registration.endpoint, CSI), called)
@@ -122,6 +126,7 @@ class Volume:
         )
 
         def on_drivers() -> None:
+            self._connections.drivers_changed()
             self._reconciliation.on_drivers()
             self._claims.drivers_changed()
 
@@ -165,6 +170,7 @@ class Volume:
         finally:
             for task in tasks:
                 task.cancel()
+            await self._connections.close()
             self._claims.close()
             self._claim_checkpoint.close()
             await self._usages.close()

@@ -90,3 +90,15 @@ async def test_prepared_claims_stay_through_restarts_of_volume_and_of_the_driver
             async with node.node.volume():
                 await node.until_prepared("u")
     assert driver.calls(PREPARE) == [["gpu"]]
+
+
+async def test_a_driver_that_was_killed_is_shown_as_one_that_does_not_listen_until_another_process_does(
+    node: ClaimNode,
+) -> None:
+    key, driver = f"DRAPlugin/{GPU}", DraDriver(node.root, GPU)
+    async with node.node.volume():
+        for _ in range(2):
+            with driver_process(node):
+                await node.node.registered.until(lambda state: key in state and state[key].connected)
+            state = await node.node.registered.until(lambda state: key in state and not state[key].connected)
+            assert state[key].endpoint == str(driver.socket) and driver.registration.exists()

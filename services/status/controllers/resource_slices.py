@@ -59,8 +59,10 @@ class ResourceSlices:
     def _on_plugin(self, change: Change[RegisteredPlugin]) -> None:
         now = self._clock.monotonic()
         match change:
-            case Put(_, plugin) if plugin.type == _KIND:
+            case Put(_, plugin) if plugin.type == _KIND and plugin.connected:
                 self._removals.registered(plugin.name)
+            case Put(_, plugin) if plugin.type == _KIND:
+                self._removals.deregistered(plugin.name, now)
             case Deleted(key) if key.startswith(f"{_KIND}/"):
                 self._removals.deregistered(key.partition("/")[2], now)
             case Freshness(complete, stale):

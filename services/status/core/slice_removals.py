@@ -39,12 +39,12 @@ class SliceRemovals:
         return bool(self._registered or self._gone)
 
     def registered(self, driver: str) -> None:
-        """Note that the driver is registered."""
+        """Note that the driver is registered, and listens."""
         self._registered.add(driver)
         self._gone.pop(driver, None)
 
     def deregistered(self, driver: str, now: float) -> None:
-        """Note that the driver is not registered any more."""
+        """Note that the driver is not registered any more, or does not listen."""
         self._registered.discard(driver)
         self._gone.setdefault(driver, now)
 

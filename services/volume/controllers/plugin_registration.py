@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from bus.interface import Bus, OwnedStream
 from bus.messages.volume import RegisteredPlugin
@@ -62,6 +63,7 @@ class PluginRegistration:
         self._logged: dict[str, str] = {}  # socket -> its last failure
         self._was_complete = False
         self.on_change: Callable[[], None] = lambda: None
+        self.listens: Callable[[str], bool] = lambda _: True  # whether a DRA driver listens at this socket
 
     def endpoint(self, kind: str, name: str) -> str | None:
         """Return the socket of the plugin's own service; None = it is not registered. Any thread may call it."""
@@ -75,6 +77,15 @@ class PluginRegistration:
     def registered(self, kind: str) -> dict[str, RegisteredPlugin]:
         """Return the plugins of this type by name."""
         return {plugin.name: plugin for plugin in self._registry.plugins().values() if plugin.type == kind}
+
+    def sockets(self, kind: str) -> list[str]:
+        """Return the sockets of all plugins of this type."""
+        names = self.registered(kind)
+        return [plugin.endpoint for name in names for plugin in self.endpoints(kind, name)]
+
+    def connections_changed(self) -> None:
+        """Publish which DRA drivers listen."""
+        self._publish()
 
     @property
     def complete(self) -> bool:
@@ -204,7 +215,7 @@ class PluginRegistration:
         return registered_plugin(info, version)
 
     def _publish(self) -> None:
-        plugins = self._registry.plugins()
+        plugins = {key: self._with_connection(plugin) for key, plugin in self._registry.plugins().items()}
         keys = self._stream.keys()
         before = {key: self._stream.get(key) for key in keys}
         for key, plugin in before.items():
@@ -214,8 +225,9 @@ class PluginRegistration:
                 if plugin is not None and plugin.type == DEVICE:
                     self._devices.deregister(plugin.name, plugin.endpoint)
         for key, plugin in plugins.items():
-            if before.get(key) != plugin:
-                log.info("plugin %s is registered: version %s at %s", key, plugin.version, plugin.endpoint)
+            if (known := before.get(key)) != plugin:
+                if known is None or replace(known, connected=plugin.connected) != plugin:
+                    log.info("plugin %s is registered: version %s at %s", key, plugin.version, plugin.endpoint)
                 self._stream.put(key, plugin, "registered")
         complete = self._registry.complete
         if complete:
@@ -223,6 +235,12 @@ class PluginRegistration:
         if plugins != before or complete != self._was_complete:
             self._was_complete = complete
             self.on_change()
+
+    def _with_connection(self, plugin: RegisteredPlugin) -> RegisteredPlugin:
+        if plugin.type != DRA:
+            return plugin
+        listens = any(self.listens(each.endpoint) for each in self.endpoints(DRA, plugin.name))
+        return replace(plugin, connected=listens)
 
     def _note(self, path: str, why: str) -> None:
         if self._logged.get(path) != why:

@@ -14,8 +14,8 @@ from tests.service.status.node_stage import NAME, NodeStage, node_stage
 GPU, NIC = "gpu.example.com", "nic.example.com"
 
 
-def register(stage: NodeStage, driver: str) -> None:
-    plugin = RegisteredPlugin(type="DRAPlugin", name=driver, endpoint="/e", version="v1.DRAPlugin")
+def register(stage: NodeStage, driver: str, *, connected: bool = True) -> None:
+    plugin = RegisteredPlugin(type="DRAPlugin", name=driver, endpoint="/e", version="v1.DRAPlugin", connected=connected)
     stage.plugins.put(f"DRAPlugin/{driver}", plugin)
 
 
@@ -60,6 +60,30 @@ async def test_the_slices_of_a_driver_go_30_s_after_it_and_stay_where_it_returns
         assert slices(stage) == {"of-nic", "elsewhere"}
         swept = f"spec.driver!={GPU},spec.driver!={NIC},spec.nodeName={NAME}"
         assert deletions(stage) == [swept, f"spec.driver={GPU},spec.nodeName={NAME}"]
+
+
+@on_virtual_time
+async def test_the_slices_of_a_driver_that_does_not_listen_any_more_go_too(tmp_path: Path) -> None:
+    """It was killed, and its socket is still there."""
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        for driver in (GPU, NIC):
+            register(stage, driver)
+        stage.plugins.mark_complete()
+        put_slice(stage, "of-gpu", GPU)
+        put_slice(stage, "of-nic", NIC)
+        await stage.pass_time(60)
+        for driver in (GPU, NIC):
+            register(stage, driver, connected=False)
+        await stage.pass_time(GRACE_SECONDS - 5)
+        register(stage, NIC)
+        await stage.until(lambda: slices(stage) == {"of-nic"}, within=10)
+        await stage.pass_time(300)
+        assert slices(stage) == {"of-nic"}
+        await stage.kill()
+        register(stage, NIC, connected=False)
+        await stage.start()
+        await stage.until(lambda: slices(stage) == set(), within=60)
 
 
 @on_virtual_time
