@@ -42,8 +42,11 @@ from shared.cri.interface import Runtime
 from shared.files.checkpoint import Checkpoint
 from shared.host import cgroup_layout
 from shared.host.boot_id import boot_id
+from shared.logind.connection import SHUTDOWN_SIGNAL
+from shared.logind.max_delay import raise_max_delay
+from shared.logind.shutdown_watch import ShutdownWatch
 from shared.model.device_action import DeviceAction
-from shared.model.shutdown_groups import Groups
+from shared.model.shutdown_groups import MAX_STATUS_SECONDS, configured_groups, total_seconds
 
 TICK_SECONDS = 1.0
 PRESSURE = "pressure"  # key of the record of the conditions' transitions
@@ -51,11 +54,16 @@ SHUTDOWN = "shutdown"  # key of the record of the machine's shutdown
 
 
 class PodSyncService:
-    """Builds the parts and connects them. Only `loop` calls `core`. `groups`: the groups of pods that stop one after
-    the other when the machine shuts down, () = a shutdown is not followed."""
+    """Builds the parts and connects them. Only `loop` calls `core`. `system_bus`: address of the bus that logind is on,
+    None = the system's."""
 
-    def __init__(self, context: Context, runtime: Runtime, groups: Groups = ()) -> None:
+    def __init__(self, context: Context, runtime: Runtime, system_bus: str | None = None) -> None:
         config, clock, bus = context.config, context.clock, context.bus
+        groups = configured_groups(
+            config.shutdown_grace_period,
+            config.shutdown_grace_period_critical_pods,
+            config.shutdown_grace_period_by_pod_priority,
+        )
         self.bus, self._deadlines, self._runtime = bus, context.deadlines, runtime
         state, spare = Path(config.root_dir) / "bulkhead" / "podsync", Path(config.run_dir) / "spare" / "podsync"
         self.checkpoint = Checkpoint(state / "pods", spare / "pods")
@@ -142,6 +150,14 @@ class PodSyncService:
             saved=node.get(SHUTDOWN),
             save=partial(self.loop.workers.save_now, self.node_checkpoint, SHUTDOWN),
         )
+        self.logind = ShutdownWatch(
+            "Kubelet needs time to handle node shutdown",
+            on_change=partial(self.shutdown.signalled, SHUTDOWN_SIGNAL),
+            trouble=partial(bus.trouble, "logind"),
+            prepare=partial(raise_max_delay, seconds=total_seconds(groups) + MAX_STATUS_SECONDS),
+            address=system_bus,
+        )
+        self.shutdown.on_over = self.logind.release
         if placer is not None:
             self.loop.metrics.on_verdict = PlacementMetrics(context.metrics, placer).count
         if placer is not None and placer.static_cpus:
@@ -161,6 +177,13 @@ class PodSyncService:
     def _known_devices(self) -> Mapping[str, DeviceResource] | None:
         return self.core.devices() if self.core.devices_known() else None
 
+    def _follow_shutdown(self) -> list["asyncio.Task[None]"]:
+        """Follow shutdowns of the machine, where pods have time to stop."""
+        if not self.shutdown.is_followed:
+            return []
+        parts = {"the shutdown of the machine": self.shutdown.run, "logind": self.logind.run}
+        return [asyncio.create_task(restarted(self.bus, name, run)) for name, run in parts.items()]
+
     async def run(self) -> None:
         """Continue from the checkpoint, and report once a second whether a worker is overdue, until cancelled."""
         self.conflicts.announce(self.bus.trouble)
@@ -169,7 +192,7 @@ class PodSyncService:
         self.shutdown.start()
         housekeeping = self.housekeeping.start()
         eviction = asyncio.create_task(restarted(self.bus, "eviction", self.eviction.run))
-        shutdown = asyncio.create_task(restarted(self.bus, "the shutdown of the machine", self.shutdown.run))
+        shutdown = self._follow_shutdown()
         files = asyncio.create_task(restarted(self.bus, "placement files", self.placement_checkpoints.run))
         pod_cidr = asyncio.create_task(restarted(self.bus, "pod CIDR", self._pod_cidr.run))
         try:
@@ -181,7 +204,8 @@ class PodSyncService:
         finally:
             housekeeping.cancel()
             eviction.cancel()
-            shutdown.cancel()
+            for task in shutdown:
+                task.cancel()
             files.cancel()
             pod_cidr.cancel()
             for part in (self.loop, self._pull_watch, self.calls, self._runtime):

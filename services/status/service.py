@@ -26,6 +26,7 @@ from services.status.controllers.node_startup import NodeStartup
 from services.status.controllers.pods import Pods
 from services.status.controllers.resource_slices import ResourceSlices
 from services.status.controllers.reviews import Reviews
+from services.status.controllers.shutdown_lock import ShutdownLock
 from services.status.controllers.systemd import Systemd
 from shared.config.effective import EffectiveConfig
 from shared.files.checkpoint import Checkpoint
@@ -33,6 +34,7 @@ from shared.kube.client import kube_client
 from shared.kube.rate_share import rate_share
 from shared.kube.request_queue import Urgency
 from shared.metrics.registry import Registry
+from shared.model.shutdown_groups import configured_groups
 from shared.tracing.tracer import Tracer
 
 NO_LIMIT = -1
@@ -68,7 +70,8 @@ def clients_of(
 
 
 class Status:
-    """The service status. `clients` None = the node runs alone: conditions and Events are only logged."""
+    """The service status. `clients` None = the node runs alone: conditions and Events are only logged. `system_bus`:
+    address of the bus that logind is on, None = the system's."""
 
     def __init__(
         self,
@@ -78,6 +81,7 @@ class Status:
         host: Host | None = None,
         generation: str = "",
         chance: Callable[[], float] = random.random,
+        system_bus: str | None = None,
     ) -> None:
         self._config, self._bus, self._clock = context.config, context.bus, context.clock
         self._clients = clients = None if clients is None else gate_clients(clients)
@@ -94,6 +98,14 @@ class Status:
         systemd = Systemd(context, supervisor_process())
         if systemd.is_waited_for:
             self._parts["watchdog"] = systemd.run
+        self._are_written: list[Callable[[], bool]] = []
+        groups = configured_groups(
+            self._config.shutdown_grace_period,
+            self._config.shutdown_grace_period_critical_pods,
+            self._config.shutdown_grace_period_by_pod_priority,
+        )
+        if groups:
+            self._parts["shutdown lock"] = ShutdownLock(context, groups, self._is_written, system_bus).run
         if clients is None or sink is None:
             return
         pods = Pods(context, clients)
@@ -117,8 +129,13 @@ class Status:
             on_uid=owned_by,
             chance=chance,
         )
+        self._are_written += [lambda: node.is_written, lambda: pods.is_written]
         self._parts |= {"lease": lease.run, "node": node.run, "pods": pods.run}
         self._parts |= {"events": sink.run, "CSINode": csi_node.run, "ResourceSlices": slices.run}
+
+    def _is_written(self) -> bool:
+        """Return whether the API server, where there is one, has what this process knows of node and pods."""
+        return all(is_written() for is_written in self._are_written)
 
     async def run(self) -> None:
         """Run every task until cancelled. A task that fails is started again and disturbs no other one."""

@@ -266,10 +266,10 @@ FIELDS: tuple[Field, ...] = (
           doc="how long a pressure condition stays after its cause has ended"),
     Field("evictionMaxPodGracePeriod", I32, default=0, flag="eviction-max-pod-grace-period",
           doc="longest grace period, in seconds, of a pod evicted at a soft threshold"),
-    Field("shutdownGracePeriod", D, default="0s", acts=False, doc="time that a shutdown of the machine waits for pods"),
-    Field("shutdownGracePeriodCriticalPods", D, default="0s", acts=False,
+    Field("shutdownGracePeriod", D, default="0s", doc="time that a shutdown of the machine waits for pods"),
+    Field("shutdownGracePeriodCriticalPods", D, default="0s",
           doc="part of that time reserved for critical pods"),
-    Field("shutdownGracePeriodByPodPriority", ListOf({"priority": I32, "shutdownGracePeriodSeconds": I64}), acts=False,
+    Field("shutdownGracePeriodByPodPriority", ListOf({"priority": I32, "shutdownGracePeriodSeconds": I64}),
           doc="times that a shutdown of the machine waits, by priority of the pods"),
     # logging, tracing, gates
     Field("logging.format", S, default="text", zero=UNSET, flag="logging-format", choices=("text", "json"),

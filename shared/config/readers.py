@@ -58,7 +58,10 @@ _FIELDS = {
         "cgroup_root cgroups_per_qos enforce_node_allocatable eviction_hard eviction_soft kubelet_cgroups "
         "runtime_cgroups system_cgroups"
     ),
-    "podsync status": "max_pods node_ips node_labels register_with_taints",
+    "podsync status": (
+        "max_pods node_ips node_labels register_with_taints shutdown_grace_period "
+        "shutdown_grace_period_by_pod_priority shutdown_grace_period_critical_pods"
+    ),
     "sources status": "kube_api_burst kube_api_qps",
     "status server": "enable_server port",
     "volume status": "controller_attach_detach",

@@ -69,6 +69,7 @@ def _converted(document: dict[str, Any], findings: Findings) -> dict[str, Any]:
             signal: parse_duration(period) for signal, period in (document.get("evictionSoftGracePeriod") or {}).items()
         },
         "eviction_minimum_reclaim": dict(document.get("evictionMinimumReclaim") or {}),
+        "shutdown_grace_period_by_pod_priority": tuple(document.get("shutdownGracePeriodByPodPriority") or ()),
         "cpu_manager_policy_options": dict(document.get("cpuManagerPolicyOptions") or {}),
         "topology_manager_policy_options": dict(document.get("topologyManagerPolicyOptions") or {}),
         "reserved_memory": tuple(document.get("reservedMemory") or ()),

@@ -4,6 +4,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+# For which a shutdown waits after the pods, until the API server has their statuses.
+MAX_STATUS_SECONDS = 5.0
 CRITICAL_PRIORITY = 2_000_000_000  # the lowest priority of critical pods
 
 

@@ -58,7 +58,7 @@ WHO_MAY_IMPORT = {
     "h2": ("shared/http_get/http2_frames.py", "shared/http_get/http2.py", "shared/kube/http2_session.py"),
     "hpack": (),
     "hyperframe": ("shared/http_get/http2_frames.py", "shared/http_get/http2.py", "shared/kube/http2_session.py"),
-    "dbus_fast": ("services/podsync/adapters/cgroups/systemd_units.py",),
+    "dbus_fast": ("services/podsync/adapters/cgroups/systemd_units.py", "shared/logind/connection.py"),
     "click": ("services/cli/",),
 }
 # What a service's package may hold, beside __init__.py, __main__.py, service.py and the programs below.

@@ -62,7 +62,7 @@ def test_a_hangup_restarts_the_services_that_read_what_has_changed(agent: Agent)
 
 def test_what_no_service_reads_at_its_start_restarts_none(agent: Agent) -> None:
     before = begin(agent)
-    agent.configure("logging: {verbosity: 4}\nshutdownGracePeriod: 10s\n")
+    agent.configure("logging: {verbosity: 4}\nenableContentionProfiling: true\n")
     hang_up(agent)
     agent.logged("bootstrap", "reload: no service restarts")
     eventually(lambda: load_effective(str(agent.run_dir)).verbosity == 4, "it is in force")

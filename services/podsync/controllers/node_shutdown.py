@@ -73,6 +73,8 @@ class ShutdownSequence:
         self._signal = ""
         self._wake_at = 0.0
         self._look = asyncio.Event()
+        self.on_over: Callable[[], None] = lambda: None  # called once in each shutdown, when the machine may go on
+        self._was_over = False  # `on_over` was called for this shutdown
         if groups:
             self._began, self._ended = context.metrics.gauge(START_TIME), context.metrics.gauge(END_TIME)
             self._count(*self._read_state_file())
@@ -107,7 +109,7 @@ class ShutdownSequence:
         self._stream.mark_complete()
         self._look.set()
 
-    def signalled(self, signal: str, *, in_progress: bool) -> None:
+    def signalled(self, signal: str, in_progress: bool) -> None:
         """Take in whether the machine shuts down, as `signal` says. The same again changes nothing."""
         self._signalled, self._signal = in_progress, signal
         self._look.set()
@@ -136,6 +138,9 @@ class ShutdownSequence:
             await self._cancel()
         if self.in_progress and self._shutdown is not None:
             await self._advance(self._shutdown)
+        if self.is_over and not self._was_over:
+            self._was_over = True
+            self.on_over()
 
     async def _begin(self) -> None:
         shutdown = Shutdown(boot=self._machine, signal=self._signal, began=self._clock.wall())
@@ -147,7 +152,7 @@ class ShutdownSequence:
     async def _cancel(self) -> None:
         log.warning("the shutdown of the machine was cancelled: the pods start again")
         await self._keep(None)
-        self._wake_at = 0.0
+        self._wake_at, self._was_over = 0.0, False
         self._record("Shutdown manager detected shutdown cancellation")
         self._handle(NodeShutdownChanged(in_progress=False, cause="the shutdown was cancelled"))
 

@@ -97,8 +97,14 @@ class Node:
         self._lacks_config = False  # the API server does not store status.config, which was logged
         self._prompt = 0  # syncs in a row that did not wait for their period
         self._urgent, self._facts_changed = asyncio.Event(), asyncio.Event()
+        self._is_compared = False  # the newest comparison with the Node succeeded
         self._trouble: str | None = None
         self._problems: tuple[str, ...] = ()
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the Node in the API server has what this process knows."""
+        return self._is_compared and not self._urgent.is_set()
 
     async def run(self) -> None:
         """Register and report, until cancelled."""
@@ -109,8 +115,9 @@ class Node:
             await self._first_facts()
             while True:
                 self._urgent.clear()
-                worked = await self._sync()
-                await self._pause(worked)
+                self._is_compared = False
+                self._is_compared = await self._sync()
+                await self._pause(self._is_compared)
         finally:
             if self._looking is not None:
                 self._looking.cancel()

@@ -65,6 +65,11 @@ class Pods:
             spread=MIRROR_SPREAD,
         )
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the API server has every status and mirror pod that this process knows."""
+        return self._status_workers.is_idle and self._mirror_workers.is_idle
+
     async def run(self) -> None:
         """Bring statuses and mirror pods up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:

@@ -48,6 +48,11 @@ class RequestWorkers:
         self._queue.add(key, at_once=at_once)
         self._changed.set()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that changed is written."""
+        return self._queue.is_empty
+
     async def run(self) -> None:
         """Work through the keys until cancelled."""
         async with asyncio.TaskGroup() as tasks:

@@ -90,6 +90,11 @@ class KeyQueue:
         return max(self._held_until, min(self._later.values())) if self._later else None
 
     @property
+    def is_empty(self) -> bool:
+        """Return whether nothing is under way, and nothing waits."""
+        return not (self._ready or self._later or self._under_way)
+
+    @property
     def away(self) -> bool:
         """Return whether the API server did not answer the last request."""
         return bool(self._probe)

@@ -28,7 +28,6 @@ from services.frame.launch import Context
 from services.podsync.service import PodSyncService
 from shared.config.effective import EffectiveConfig
 from shared.metrics.registry import Registry, Series
-from shared.model.shutdown_groups import Groups
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.runtime import FakeRuntime
 from tests.support.waits.deadline import WAIT_SECONDS
@@ -38,8 +37,6 @@ S = TypeVar("S", bound="Stage")
 
 class Stage:
     """The neighbours' streams, podsync itself, and what the server would see of it."""
-
-    groups: Groups = ()  # of the pods that stop when the machine shuts down
 
     def __init__(
         self,
@@ -58,6 +55,7 @@ class Stage:
             cert_dir=str(directory / "pki"),
             **{"cgroups_per_qos": False, "pod_logs_dir": str(directory / "logs" / "pods"), **config},
         )
+        self.system_bus = f"unix:path={directory}/no-bus"  # of logind
         self.buses = {name: self.network.bus(name) for name in ("sources", "pleg", "volume", "server")}
         self.desired = self.buses["sources"].own(PODS_DESIRED)
         self.api_statuses = self.buses["sources"].own(PODS_API_STATUS)
@@ -89,7 +87,7 @@ class Stage:
         bus = self.network.bus("podsync")
         self.metrics = Registry("podsync")
         context = Context("podsync", self.config, bus, self.network.clock, asyncio.Event(), metrics=self.metrics)
-        self.service = PodSyncService(context, self.runtime, self.groups)
+        self.service = PodSyncService(context, self.runtime, self.system_bus)
         await bus.start()
         self._task = asyncio.create_task(self.service.run())
         await self.network.settle()

@@ -2,8 +2,9 @@
 (node.md 3)."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +17,26 @@ from services.podsync import service as podsync_service
 from services.podsync.adapters import steady_clock
 from services.podsync.controllers import node_shutdown, pod_workers
 from shared.model.runtime import ContainerState
-from shared.model.shutdown_groups import Group, Groups
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, cleared
 from tests.service.podsync.test_podsync_service import a_pod, running
 
-GROUPS = (Group(priority=0, seconds=60.0), Group(priority=100, seconds=60.0), Group(priority=1000, seconds=60.0))
+PERIODS = {0: 60, 100: 60, 1000: 60}  # seconds by priority
 SIGNAL = "PrepareForShutdown"
 
 
 class ShuttingStage(Stage):
     """A stage whose machine shuts down and boots."""
 
-    groups: Groups = GROUPS
-
-    def __init__(self, directory: Path, runtime: FakeRuntime | None = None, **config: Any) -> None:
-        super().__init__(directory, runtime or FakeRuntime(images=["busybox:1"]), **config)
+    def __init__(self, directory: Path, periods: Mapping[int, int] = PERIODS, **config: Any) -> None:
+        super().__init__(directory, FakeRuntime(images=["busybox:1"]), **config)
+        self.configure(periods)
         self.shutdown = self.buses["server"].follow(NODE_SHUTDOWN)
+
+    def configure(self, periods: Mapping[int, int]) -> None:
+        """Set the periods, as of the next start of podsync."""
+        listed = ({"priority": lowest, "shutdownGracePeriodSeconds": seconds} for lowest, seconds in periods.items())
+        self.config = replace(self.config, shutdown_grace_period_by_pod_priority=tuple(listed))
 
     async def pods_that_run(self, **priorities: int) -> None:
         for uid, priority in priorities.items():
@@ -44,7 +48,7 @@ class ShuttingStage(Stage):
     def signal(self, *, in_progress: bool = True) -> None:
         """logind says whether the machine shuts down."""
         assert self.service is not None
-        self.service.shutdown.signalled(SIGNAL, in_progress=in_progress)
+        self.service.shutdown.signalled(SIGNAL, in_progress)
 
     def shown(self) -> NodeShutdown:
         return self.shutdown.state.get("node", NodeShutdown(in_progress=False))
@@ -129,10 +133,7 @@ async def test_a_group_waits_until_the_volumes_of_the_one_before_are_unmounted(t
 async def test_a_pod_that_does_not_stop_delays_the_others_by_the_time_of_its_group(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Impatient(ShuttingStage):
-        groups = (Group(priority=0, seconds=1.0), Group(priority=100, seconds=60.0))
-
-    async with cleared(Impatient(tmp_path)) as stage:
+    async with shutting_stage(tmp_path, periods={0: 1, 100: 60}) as stage:
         await stage.pods_that_run(low=0, high=1000)
         hung = stage.runtime.hang("StopContainer")
         stage.signal()
@@ -189,10 +190,7 @@ async def test_the_file_of_the_go_kubelet_and_the_metrics_show_the_shutdown(tmp_
 
 
 async def test_without_time_for_pods_a_shutdown_is_not_followed(tmp_path: Path) -> None:
-    class Unconfigured(ShuttingStage):
-        groups = ()
-
-    async with cleared(Unconfigured(tmp_path)) as stage:
+    async with shutting_stage(tmp_path, periods={}) as stage:
         await stage.pods_that_run(low=0)
         assert stage.service is not None and not stage.service.shutdown.is_followed
         assert (dict(stage.shutdown.state), stage.shutdown.complete) == ({}, True)
@@ -206,7 +204,7 @@ async def test_pods_that_were_stopped_run_again_where_the_configuration_gives_th
         stage.signal()
         await stage.until(lambda: stage.shown().over)
         await stage.kill()
-        stage.groups = ()
+        stage.configure({})
         await stage.start()
         stage.observed()
         await stage.until(lambda: running(stage, "low"))

@@ -20,7 +20,8 @@ _NAMES = (
     "kube_reserved_cgroup kubelet_cgroups max_container_restart_period max_open_files max_parallel_image_pulls "
     "maximum_dead_containers maximum_dead_containers_per_container minimum_container_ttl node_ips node_labels pod_cidr "
     "oom_score_adj register_with_taints registry_burst registry_pull_qps runtime_cgroups runtime_request_timeout "
-    "serialize_image_pulls sync_frequency system_cgroups system_reserved_cgroup tracing tracing_endpoint "
+    "serialize_image_pulls shutdown_grace_period shutdown_grace_period_by_pod_priority "
+    "shutdown_grace_period_critical_pods sync_frequency system_cgroups system_reserved_cgroup tracing tracing_endpoint "
     "tracing_rate "
 )
 WITHOUT_COST = frozenset(_NAMES.split())

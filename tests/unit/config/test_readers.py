@@ -119,7 +119,8 @@ def test_the_settings_of_the_log_are_read_by_the_frame_alone() -> None:
         ({"node_ips": ("10.0.0.1",)}, "--node-ip", {"podsync", "status"}),
         ({"feature_gates": {"ContainerStopSignals": True}}, "featureGates.ContainerStopSignals", {"podsync"}),
         ({"document": {"memorySwap": {"swapBehavior": "NoSwap"}}}, "memorySwap.swapBehavior", {"podsync"}),
-        ({"document": {"shutdownGracePeriod": "10s"}}, "shutdownGracePeriod", set()),
+        ({"document": {"enableContentionProfiling": True}}, "enableContentionProfiling", set()),
+        ({"shutdown_grace_period": 10.0}, "shutdownGracePeriod", {"podsync", "status"}),
         ({"document": {"logging": {"verbosity": 4}}, "verbosity": 4}, "logging", set()),
     ],
 )
