@@ -82,7 +82,7 @@ def _check_all(
     for verdict in (given, _check_platform(pod, view)):
         if verdict.reason or verdict.need is not None:
             return verdict
-    verdict = _check_fit(pod, _without_room_for_devices(view, given.placement), others)
+    verdict = _check_fit(pod, _with_room_for_devices(view, given.placement), others)
     if verdict.reason:
         return verdict
     if phase in ("", "Pending") and _needs_apparmor(pod) and not view.facts.apparmor:
@@ -184,13 +184,16 @@ def _check_fit(pod: Object, view: NodeView, others: Taken) -> Verdict:
     return Verdict(reason=first.reason, message=first.message, ask_for_node=only_labels)
 
 
-def _without_room_for_devices(view: NodeView, placement: PodPlacement) -> NodeView:
-    """Return the view without the resources of the devices that the pod has: what the Node shows of them follows the
-    plugins later, and may be less than what pods have (node.md 4.15)."""
+def _with_room_for_devices(view: NodeView, placement: PodPlacement) -> NodeView:
+    """Return the view without the resources of the devices that the pod has, and with nothing of those that were
+    dropped: what the Node shows of them follows the plugins later, and may be less than what pods have (node.md
+    4.15)."""
     given = {of.resource for container in placement.containers.values() for of in container.devices}
-    if not given:
+    dropped = {name: "0" for name, resource in view.plugins.resources.items() if resource.dropped}
+    if not given and not dropped:
         return view
-    return replace(view, allocatable={name: n for name, n in view.allocatable.items() if name not in given})
+    amounts = {**view.allocatable, **dropped}
+    return replace(view, allocatable={name: amount for name, amount in amounts.items() if name not in given})
 
 
 def _make_room(pod: Object, lacks: list[PredicateFailure], others: Taken) -> Verdict:

@@ -51,6 +51,12 @@ class PluginDevices:
 NO_PLUGINS = PluginDevices()
 
 
+def is_offered(resource: DeviceResource, taken: Mapping[str, DeviceIds]) -> bool:
+    """Return whether the resource is one of a device plugin for new pods. One that was dropped, and of which no pod has
+    a device, is to them like a resource of which the node has the amount 0 (node.md 4.15)."""
+    return not resource.dropped or bool(taken.get(resource.resource))
+
+
 def requests_devices(pod: Object, resources: Mapping[str, DeviceResource]) -> bool:
     """Return whether a container of the pod requests a resource of a device plugin."""
     if not resources:
@@ -71,9 +77,9 @@ class DevicePolicy:
     def _node_sets(self) -> list[NodeSet]:
         return node_sets(self._nodes)
 
-    def requested(self, container: Object) -> dict[str, int]:
-        """Return how many devices of each resource the container requests."""
-        return self._counts(resource_list(container, "limits"))
+    def requested(self, container: Object, taken: Mapping[str, DeviceIds]) -> dict[str, int]:
+        """Return how many devices of each resource that is offered the container requests."""
+        return self._counts(resource_list(container, "limits"), taken)
 
     def allocate(
         self,
@@ -87,7 +93,7 @@ class DevicePolicy:
         """Return the devices of the container, by resource. `preferences`: the plugins' answers; None = none is asked.
         Raise PlacementError and PreferenceNeededError."""
         given = []
-        for name, count in sorted(self.requested(container).items()):
+        for name, count in sorted(self.requested(container, taken).items()):
             reusable = reusable_devices(pod, name, own)
             chosen = self.choose(name, count, affinity, taken, reusable, _NONE if preferences is None else None)
             if isinstance(chosen, PreferenceQuestion) and preferences is not None and chosen in preferences:
@@ -102,12 +108,12 @@ class DevicePolicy:
         containers were given."""
         return {
             name: self._hints(name, count, taken, reusable_devices(pod, name, own))
-            for name, count in self.requested(container).items()
+            for name, count in self.requested(container, taken).items()
         }
 
     def pod_hints(self, pod: Object, taken: Mapping[str, DeviceIds]) -> Hints:
         """Return the sets of NUMA nodes that have the devices for all containers of the pod."""
-        requested = self._counts(pod_limits(pod, overhead=False))
+        requested = self._counts(pod_limits(pod, overhead=False), taken)
         return {name: self._hints(name, count, taken, _NONE) for name, count in requested.items()}
 
     def choose(
@@ -154,8 +160,12 @@ class DevicePolicy:
             chosen |= _lowest(candidates - chosen, count - len(chosen))
         return chosen
 
-    def _counts(self, limits: ResourceList) -> dict[str, int]:
-        return {name: amount.base() for name, amount in limits.items() if name in self._resources and amount}
+    def _counts(self, limits: ResourceList, taken: Mapping[str, DeviceIds]) -> dict[str, int]:
+        return {
+            name: amount.base()
+            for name, amount in limits.items()
+            if amount and name in self._resources and is_offered(self._resources[name], taken)
+        }
 
     def _hints(
         self, name: str, count: int, taken: Mapping[str, DeviceIds], reusable: DeviceIds

@@ -265,9 +265,29 @@ def test_a_resource_that_is_dropped_during_the_wait_is_waited_for_and_one_droppe
     play.later(100)
     play.plug(away(dropped=True))
     play.want(with_devices("u2", "other", nic=1))
-    assert (rejection(play, "u1"), rejection(play, "u2")[0]) == (("", ""), "UnexpectedAdmissionError")
+    text = f"Node didn't have enough resource: {NIC}, requested: 1, used: 0, capacity: 0"
+    assert (rejection(play, "u1"), rejection(play, "u2")) == (("", ""), (f"OutOf{NIC}", text))
     play.plug(plugin("a"))
     assert play.running("u1") == [("c", 0)]
+
+
+@pytest.mark.parametrize("shown", ["0", "2"])
+def test_a_dropped_resource_is_out_of_devices_unless_a_pod_still_has_one(shown: str) -> None:
+    """The Node may still show what the resource had before it was dropped."""
+    play = a_play(source="api", node={"status": {"allocatable": {GPU: shown}}})
+    play.handle(NodeChanged(node=play.node))
+    play.want(with_devices(gpu=1))
+    play.plug(away(dropped=True))
+    play.want(with_devices("u2", "second", gpu=1))
+    why = f"cannot allocate unregistered device {GPU}"
+    unexpected = f"Allocate failed due to {why}, which is unexpected"
+    assert rejection(play, "u2") == ("UnexpectedAdmissionError", unexpected)
+    play.drop("u1")
+    play.want(with_devices("u3", "third", gpu=1))
+    assert rejection(play, "u3")[0] == f"OutOf{GPU}"
+    play.plug(plugin("a", "b"))
+    play.want(with_devices("u4", "fourth", gpu=2))
+    assert devices_of(play, "u4") == {("c", GPU): ["a", "b"]}
 
 
 def test_a_resource_that_is_not_known_yet_is_waited_for_until_volume_has_listed_all() -> None:

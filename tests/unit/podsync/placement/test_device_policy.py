@@ -43,8 +43,14 @@ FOUR = (device("a0", 0), device("a1", 0), device("b0", 1), device("b1", 1))
 
 
 def test_only_resources_of_device_plugins_are_requested() -> None:
-    found = policy(*FOUR).requested(container(gpu="2", other="1", nic="0"))
+    found = policy(*FOUR).requested(container(gpu="2", other="1", nic="0"), {})
     assert found == {GPU: 2}
+
+
+def test_a_dropped_resource_is_one_of_device_plugins_only_while_a_pod_has_a_device_of_it() -> None:
+    dropped = policy(dropped=True, connected=False)
+    assert dropped.requested(container(gpu="2"), {GPU: ids("a")}) == {GPU: 2}
+    assert dropped.requested(container(gpu="2"), {}) == {}
 
 
 def test_hints_are_the_sets_of_nodes_that_have_enough_and_the_smallest_possible_ones_are_preferred() -> None:
