@@ -2,6 +2,7 @@
 
 It reads the files again to quote lines, and never quotes a line that may hold the value of a URL header."""
 
+import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 from services.bootstrap.adapters.kubeconfig import resolve_in_child
 from services.bootstrap.adapters.serving_pair import ensure_pair_in_child, pair_request
 from services.cli.terminal.output import dump
+from services.podsync.adapters.placement_conflicts import find_placement_conflicts
 from shared.config.document import read_documents
 from shared.config.drop_ins import read_text
 from shared.config.evaluation import evaluate
@@ -34,6 +36,7 @@ def check_configuration(arguments: Callable[[], list[str]], form: str, out: Writ
             *_find_unused(resolved),
             *_kubeconfig_problems(resolved),
             *_certificate_problems(resolved),
+            *_placement_problems(resolved),
         ]
         found += _root_directory_warnings(resolved)
     except ConfigurationRefusedError as error:
@@ -101,6 +104,25 @@ def _certificate_problems(resolved: Resolved) -> Iterable[Finding]:
         key, _, what = line.partition(": ")
         origin = resolved.layers.origins.get(key)
         yield Finding(ERROR, key, what, place=origin.place if origin else "")
+
+
+def _placement_problems(resolved: Resolved) -> Iterable[Finding]:
+    """Return what a start would refuse of the policies for CPUs, memory and devices, on this machine and beside the
+    files of an agent before."""
+    root_dir = resolved.config.root_dir
+    unreadable = Path(root_dir).is_dir() and not os.access(root_dir, os.R_OK | os.X_OK)
+    if unreadable:
+        what = f"{root_dir}: what an agent before has kept of CPUs and memory cannot be compared: Permission denied"
+        yield Finding(WARNING, "", what, "run this command as root")
+    for conflict in find_placement_conflicts(resolved.config):
+        if unreadable and conflict.where.startswith(f"{root_dir}/"):
+            continue
+        origin = resolved.layers.origins.get(conflict.where)
+        if origin is not None:
+            yield Finding(ERROR, conflict.where, conflict.what, conflict.remedy, origin.place)
+        else:
+            where = f"{conflict.where}: " if conflict.where else ""
+            yield Finding(ERROR, "", f"{where}{conflict.what}", conflict.remedy)
 
 
 def _root_directory_warnings(resolved: Resolved) -> Iterable[Finding]:

@@ -40,11 +40,7 @@ def read_inherited_placements(
 ) -> dict[str, PodPlacement]:
     """Return the placements of the files by pod UID, whether or not this agent knows the pods. `on_conflict` is called
     for a file that the Go kubelet would not start with. Raises OperatorError also for one that cannot be read."""
-    cpu, memory = files.read_cpu(), files.read_memory()
-    if cpu is not None and (conflict := _of_cpus(cpu, config, placer)):
-        on_conflict(start_error(conflict, "CPU", str(files.cpu_path)))
-    if memory is not None and (conflict := _of_memory(memory, config, placer)):
-        on_conflict(start_error(conflict, "memory", str(files.memory_path)))
+    cpu, memory = compare_files(config, placer, files, on_conflict)
     state = files.read_devices()
     if state is None:
         return placements_of(cpu, memory, None)
@@ -58,6 +54,22 @@ def read_inherited_placements(
             MAX_RESOURCES,
         )
     return placements_of(cpu, memory, devices)
+
+
+def compare_files(
+    config: EffectiveConfig,
+    placer: NodePlacer | None,
+    files: PlacementFiles,
+    on_conflict: Callable[[OperatorError], None],
+) -> tuple[CpuState | None, MemoryState | None]:
+    """Return the content of the files of the CPU and memory managers, None without one. `on_conflict` is called for one
+    that the Go kubelet would not start with. Raises OperatorError for one that cannot be read."""
+    cpu, memory = files.read_cpu(), files.read_memory()
+    if cpu is not None and (conflict := _of_cpus(cpu, config, placer)):
+        on_conflict(start_error(conflict, "CPU", str(files.cpu_path)))
+    if memory is not None and (conflict := _of_memory(memory, config, placer)):
+        on_conflict(start_error(conflict, "memory", str(files.memory_path)))
+    return cpu, memory
 
 
 def _of_cpus(state: CpuState, config: EffectiveConfig, placer: NodePlacer | None) -> Conflict | None:
