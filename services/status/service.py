@@ -125,7 +125,7 @@ class Status:
             agent,
             NodeEvents(agent, events.record_node_event),
             NodeStartup(context.metrics, self._clock, agent, started_after_boot(generation)),
-            host or LocalHost(),
+            host or LocalHost(Path(self._config.root_dir)),
             on_uid=owned_by,
             chance=chance,
         )

@@ -28,6 +28,10 @@ class DeviceCheckpoint:
         self._mark: tuple[int, int, int] | None = None
         self._resources: frozenset[str] = frozenset()
 
+    def exists(self) -> bool:
+        """Return whether there is such a file, whatever it holds."""
+        return os.path.lexists(self._path)
+
     def resources(self) -> frozenset[str]:
         """Return the names; none without a file. One that cannot be used is logged once, and what was read before
         counts.

@@ -21,6 +21,7 @@ class AgentFacts:
     counts as a start of its own."""
 
     generation: str = ""
+    first_start: bool = False  # no agent with this root directory has written the status of a Node yet
     registered: bool = False  # our Node was created or found, and its status written, in this start
     # Moments of this start in seconds of CLOCK_MONOTONIC, 0 = not yet: the first try to create our Node, its creation
     # by us, and when the API server first had it as Ready.
@@ -44,11 +45,15 @@ class AgentRecord:
         """Read the record, and return whether it is of this start of the agent. The allocatable amounts are kept in any
         case."""
         try:
-            saved = (await asyncio.to_thread(self._records.load_all)).get(AGENT, {})
+            saved = (await asyncio.to_thread(self._records.load_all)).get(AGENT, {"first_start": True})
         except OSError as error:
             log.warning("the record of the agent's start cannot be read: %s", error)
             return False
-        self.facts = replace(self.facts, allocatable=_quantities(saved.get("allocatable")))
+        self.facts = replace(
+            self.facts,
+            first_start=saved.get("first_start") is True,
+            allocatable=_quantities(saved.get("allocatable")),
+        )
         if not self.facts.generation or saved.get("generation") != self.facts.generation:
             return False
         self.facts = replace(

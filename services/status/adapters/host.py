@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from services.status.core.node_facts import HostNetwork, MachineFacts
-from shared.host.device_checkpoint import DeviceCheckpoint
+from shared.host.device_checkpoint import CHECKPOINT, DeviceCheckpoint
 from shared.host.machine import architecture, default_route_addresses, meminfo
 
 _MACHINE_IDS = ("etc/machine-id", "var/lib/dbus/machine-id")
@@ -36,12 +36,17 @@ class Host(Protocol):
         """Return the resources that the device plugin checkpoint names now."""
         ...
 
+    async def has_device_checkpoint(self) -> bool:
+        """Return whether an agent of this machine has left a device plugin checkpoint."""
+        ...
+
 
 class LocalHost:
     """Reads the facts of the machine that this process runs on."""
 
-    def __init__(self) -> None:
+    def __init__(self, root_dir: Path) -> None:
         self._devices = DeviceCheckpoint()
+        self._own = DeviceCheckpoint(root_dir / CHECKPOINT.parent.name / CHECKPOINT.name)
 
     async def machine(self) -> MachineFacts:
         """Read the machine's facts from files."""
@@ -54,6 +59,10 @@ class LocalHost:
     async def devices(self) -> frozenset[str]:
         """Read the resources from the checkpoint, if it has changed."""
         return await asyncio.to_thread(self._devices.resources)
+
+    async def has_device_checkpoint(self) -> bool:
+        """Look for the files of another kubelet and of this agent."""
+        return await asyncio.to_thread(lambda: self._devices.exists() or self._own.exists())
 
 
 def read_machine(root: Path) -> MachineFacts:

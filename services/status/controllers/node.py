@@ -31,7 +31,7 @@ from services.status.controllers.node_events import NodeEvents
 from services.status.controllers.node_registration import register
 from services.status.controllers.node_startup import NodeStartup
 from services.status.core.initial_node import reconciled
-from services.status.core.node_capacity import given_allocatable
+from services.status.core.node_capacity import amounts_of_reset, given_allocatable
 from services.status.core.node_conditions import Condition
 from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
 from services.status.core.node_patch import is_newer, metadata_differs, node_patch, reported_changes
@@ -86,6 +86,7 @@ class Node:
         self._machine = MachineFacts()
         self._network: HostNetwork | None = None
         self._devices: frozenset[str] = frozenset()
+        self._had_devices = True  # an agent of this machine had left a checkpoint of devices when this process began
         self._looking: asyncio.Task[HostNetwork] | None = None
         self._schedule = ReportSchedule(self._config.node_status_report_frequency)
         self._uid = ""
@@ -110,6 +111,7 @@ class Node:
         """Register and report, until cancelled."""
         try:
             self._machine = await self._host.machine()
+            self._had_devices = await self._host.has_device_checkpoint()
             await self._events.started()
             self._startup.show()
             await self._first_facts()
@@ -207,10 +209,15 @@ class Node:
             self._on_uid(self._uid)
         facts = self._facts(self._conditions.conditions)
         await self._events.seen(node, facts)
-        wanted = node if self._reconciled else reconciled(node, facts)
-        wanted, problems = with_status(wanted, facts)
+        corrected = node
+        if not self._reconciled:
+            corrected = reconciled(node, facts)
+            if facts.recreated and facts.resources is not None:
+                reset = amounts_of_reset(map_at(corrected, "status"), facts.resources)
+                facts = replace(facts, given=facts.given | reset)
+        wanted, problems = with_status(corrected, facts)
         self._name_problems(problems)
-        await self._note_given(node, wanted, facts)
+        await self._note_given(corrected, wanted, facts)
         found = reported_changes(node, wanted)
         changed = bool(found) and found != self._residue
         changed = changed or (not self._reconciled and metadata_differs(node, wanted))
@@ -223,6 +230,8 @@ class Node:
         await self._startup.written(node)
         self._report_volumes(in_use, node)
         self._reconciled = facts.resources is not None
+        if self._reconciled:
+            await self._agent.note(first_start=False)
 
     def _report_volumes(self, in_use: VolumesInUse | None, node: Object) -> None:
         """Publish the volumesInUse of the Node, after it was compared with `in_use`."""
@@ -279,6 +288,7 @@ class Node:
             images=images.images if images is not None else None,
             conditions=conditions,
             devices=self._devices,
+            recreated=self._agent.facts.first_start and not self._had_devices,
             volumes_in_use=None if in_use is None else in_use.volumes,
             config=None if self._node_config is None else self._node_config.state.get(NODE),
             given=self._agent.facts.allocatable,

@@ -2,7 +2,7 @@
 
 import copy
 
-from services.status.core.node_capacity import without_vanished_hugepages
+from services.status.core.node_capacity import reset_extended_resources, without_vanished_hugepages
 from services.status.core.node_facts import NodeFacts
 from services.status.core.node_status import map_at, with_status
 from shared.model.objects import Object
@@ -60,7 +60,8 @@ def initial_node(facts: NodeFacts) -> Object:
 
 
 def reconciled(node: Object, facts: NodeFacts) -> Object:
-    """Return a copy of an existing Node with the corrections of a start: annotation, default labels, huge pages."""
+    """Return a copy of an existing Node with the corrections of a start: annotation, default labels, extended resources
+    of an earlier machine, huge pages."""
     node = copy.deepcopy(node)
     metadata = map_at(node, "metadata")
     annotations, labels = map_at(metadata, "annotations"), map_at(metadata, "labels")
@@ -75,5 +76,7 @@ def reconciled(node: Object, facts: NodeFacts) -> Object:
         elif label in fresh:
             labels.pop(label, None)
     if facts.resources is not None:
+        if facts.recreated:
+            reset_extended_resources(map_at(node, "status"), facts.resources)
         without_vanished_hugepages(map_at(node, "status"), facts.resources)
     return node

@@ -62,6 +62,23 @@ def given_allocatable(
     }
 
 
+def reset_extended_resources(status: Object, resources: NodeResources) -> None:
+    """Set the extended resources of a Node that is older than its machine to 0, without those that podsync computes
+    (node.md 1.3, 4)."""
+    for key in ("capacity", "allocatable"):
+        amounts = quantities(status, key)
+        old = {name: "0" for name in amounts if is_extended(name) and name not in resources.capacity}
+        if old:
+            status[key] = amounts | old
+
+
+def amounts_of_reset(status: Object, resources: NodeResources) -> dict[str, tuple[str, ...]]:
+    """Return the amounts that `reset_extended_resources` has set in `allocatable`, which an administrator may raise by
+    the capacity."""
+    names = [name for name in quantities(status, "allocatable") if is_extended(name)]
+    return {name: ("0",) for name in names if name not in resources.capacity}
+
+
 def without_vanished_hugepages(status: Object, resources: NodeResources) -> None:
     """Remove sizes of huge pages that the host no longer has (node.md 1.3, 5); they change only with a boot."""
     for key in ("capacity", "allocatable"):

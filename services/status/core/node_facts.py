@@ -74,6 +74,8 @@ class NodeFacts:
     images: tuple[NodeImage, ...] | None = None
     conditions: tuple[Condition, ...] = ()
     devices: frozenset[str] = frozenset()  # resources that the device plugin checkpoint names
+    # No agent of this machine has known devices or written the Node: its extended resources are of an earlier machine.
+    recreated: bool = False
     volumes_in_use: tuple[str, ...] | None = None  # None = not known: the Node keeps its value
     config: NodeConfigStatus | None = None  # None = not known, or not used: the Node keeps its value
     given: dict[str, tuple[str, ...]] = field(default_factory=dict)  # foreign resource -> allocatable set by this agent

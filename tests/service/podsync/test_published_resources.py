@@ -9,7 +9,9 @@ from bus.messages.device_plugins import Device, DeviceResource
 from bus.messages.podsync import NodeResources
 from bus.messages.streams import DEVICES_RESOURCES, NODE_RESOURCES
 from services.podsync.controllers.published_resources import MAX_VANISHED, PublishedResources
-from tests.fakes.memory_bus import MemoryNetwork
+from services.podsync.core.node.shown_devices import HOLD_SECONDS
+from tests.fakes.memory_bus import ManualClock, MemoryNetwork
+from tests.fakes.virtual_time import on_virtual_time, pass_time, virtual_clock
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
 MACHINE = NodeResources(capacity={"cpu": "4"}, allocatable={"cpu": "3"}, exclusive_cpus="1-3")
@@ -23,8 +25,8 @@ def resource(name: str, healthy: int, unhealthy: int = 0, *, connected: bool = T
 class Node:
     """Has podsync's publisher of resources on a bus between volume and status."""
 
-    def __init__(self) -> None:
-        self.network = MemoryNetwork()
+    def __init__(self, clock: ManualClock | None = None) -> None:
+        self.network = MemoryNetwork(clock)
         self.podsync, self.status = self.network.bus("podsync"), self.network.bus("status")
         PublishedResources(self.podsync, MACHINE)
         self._seen = self.status.follow(NODE_RESOURCES)
@@ -96,6 +98,32 @@ async def test_a_restart_of_volume_changes_nothing_until_it_has_connected_to_its
     stream.mark_complete()
     await node.network.settle()
     assert node.amounts(GPU) == ("3", "3")
+
+
+@on_virtual_time
+async def test_a_plugin_that_serves_anew_when_volume_restarts_keeps_its_amounts_for_ten_seconds() -> None:
+    node = Node(virtual_clock())
+    await node.start()
+    await node.start_volume(resource(GPU, healthy=2, unhealthy=1))
+    unlisted = DeviceResource(resource=GPU, connected=False, since=1.0)  # volume's new process has had no list of it
+    for _ in range(2):
+        node.network.kill("volume")
+        stream = await node.start_volume(unlisted)
+        await pass_time(node.network, HOLD_SECONDS - 3)
+        assert node.amounts(GPU) == ("3", "2")
+        stream.put(GPU, resource(GPU, healthy=2, unhealthy=1))
+        await pass_time(node.network, 1.0)
+        assert node.amounts(GPU) == ("3", "2")
+    node.network.kill("volume")
+    stream = await node.start_volume(unlisted)
+    await pass_time(node.network, HOLD_SECONDS + 1)
+    assert node.amounts(GPU) == ("3", "0")
+    node.network.kill("volume")
+    stream = await node.start_volume(unlisted)
+    assert node.amounts(GPU) == ("3", "0")
+    stream.put(GPU, DeviceResource(resource=GPU, connected=False, since=2.0, dropped=True))
+    await node.network.settle()
+    assert node.amounts(GPU) == ("0", "0")
 
 
 async def test_until_volume_has_listed_all_the_node_has_no_amounts_of_devices(node: Node) -> None:

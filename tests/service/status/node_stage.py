@@ -103,6 +103,9 @@ class StillHost:
     async def devices(self) -> frozenset[str]:
         return self.device_resources
 
+    async def has_device_checkpoint(self) -> bool:
+        return bool(self.device_resources)
+
     async def machine(self) -> MachineFacts:
         return self.facts
 
