@@ -115,7 +115,27 @@ class OtherAgentRuns:
     pod: str
 
 
-Fault = BusFault | Kill | ClockStep | RuntimeFault | ApiFault | OtherAgentRuns
+@dataclass(frozen=True)
+class PluginFault:
+    """For a while the device plugin is gone (dead), ends for this time at its next Allocate (dies), answers calls a
+    second late (slow) or not at all (silent), or half of its devices are unhealthy (unhealthy)."""
+
+    at: float
+    seconds: float
+    kind: str
+
+
+@dataclass(frozen=True)
+class MachineBoots:
+    """The machine loses its power and runs again after `seconds`: every process has ended, and what is kept in memory
+    is gone. `keeps`: the runtime still lists the pods, as ended. Not drawn: all containers are started again."""
+
+    at: float
+    seconds: float
+    keeps: bool
+
+
+Fault = BusFault | Kill | ClockStep | RuntimeFault | ApiFault | OtherAgentRuns | PluginFault | MachineBoots
 
 
 def draw_faults(rng: Random, until: float) -> tuple[Fault, ...]:

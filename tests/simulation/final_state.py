@@ -34,6 +34,10 @@ def state_of(node: "Node") -> State:
             continue  # exceeded its deadline
         if uid in names or seen[uid].name.endswith("-node1"):
             state[f"runtime {seen[uid].name}"] = {"sandboxes": len(ready), "running": running, "created": made}
+            if (placement := node.runtime.placement) is not None:
+                has = {c.name: placement.given(c.id) for c in seen[uid].containers if c.name in running}
+                numbers = {name: len(given.devices) for name, given in has.items()}
+                state[f"runtime {seen[uid].name}"]["devices"] = numbers
         else:
             state[f"runtime left over {uid}"] = {"sandboxes": len(seen[uid].sandboxes)}
     for uid, mounted in sorted(node.volumes.mounted.items()):

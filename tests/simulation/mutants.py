@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from bus.messages.snapshot import Snapshot
+from services.podsync.core.admission.placed import NONE_PLACED
 from shared.model.runtime import ContainerState
 
 Mutant = Callable[[str, Any], None]
@@ -69,9 +70,23 @@ def kills_at_once(service: str, made: Any) -> None:
     runtime.stop_container = at_once
 
 
+def gives_twice(service: str, made: Any) -> None:
+    """podsync that takes what other pods have for free."""
+    if service == "podsync":
+        made.core.node_state.admissions._placed = lambda *_, **__: NONE_PLACED
+
+
+def crowds_cpus(service: str, made: Any) -> None:
+    """podsync that does not wait until the other containers have left the CPUs of a new one."""
+    if service == "podsync":
+        made.core._cpus.occupied = lambda _: frozenset()
+
+
 MUTANTS: dict[str, Mutant] = {
     "misreports-exits": misreports_exits,
     "unmounts-early": unmounts_early,
     "loses-snapshots": loses_snapshots,
     "kills-at-once": kills_at_once,
+    "gives-twice": gives_twice,
+    "crowds-cpus": crowds_cpus,
 }

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import shutil
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -25,12 +26,15 @@ from shared.kube import paths
 from tests.service.pleg.world import READING, StillUsage
 from tests.service.status.node_stage import StillHost
 from tests.simulation.api import SimulationApi
-from tests.simulation.faults import SERVICES, BusFaults, ClockStep, Fault, Kill, OtherAgentRuns
+from tests.simulation.device_plugin import SimulatedPlugin
+from tests.simulation.faults import SERVICES, BusFaults, ClockStep, Fault, Kill, MachineBoots, OtherAgentRuns
 from tests.simulation.loop import INCARNATION, ApiClock, Incarnation, Killed, SimulationLoop
 from tests.simulation.network import SimulationNetwork, Transfer
 from tests.simulation.oracle import Oracle
 from tests.simulation.other_agent import OtherAgent
 from tests.simulation.pidfds import SimulationPidfds
+from tests.simulation.placement import CONFIGURED
+from tests.simulation.placement_oracle import PlacementOracle
 from tests.simulation.runtime import SimulationRuntime
 from tests.simulation.story import Story
 from tests.simulation.users import NAME, Users
@@ -73,6 +77,14 @@ class Node:
             events=workload.runtime_events,
         )
         self.oracle.runtime = self.users.runtime = self.runtime
+        self.boot = "boot 1"  # the identity of the machine's start, and of the agent's
+        self.plugin: SimulatedPlugin | None = None
+        if workload.plugin is not None:
+            self.plugin = SimulatedPlugin(
+                workload.plugin, self.story, self.oracle, Random(f"{seed} device plugin"), faults
+            )
+            self.runtime.placement = PlacementOracle(self.oracle, self.runtime, self.users.plan_of)
+            (self.root / "device-plugins").mkdir(parents=True, exist_ok=True)
         self.other_agent = OtherAgent(self.runtime, self.story)
         self._bus_faults = BusFaults(faults)
         self.network = SimulationNetwork(self.clock, self.story, self._transfer)
@@ -103,6 +115,7 @@ class Node:
             container_log_max_size=-1,  # there are no files to rotate
             cgroups_per_qos=False,
             static_pod_path=str(self.manifests) if any(pod.static for pod in workload.pods) else "",
+            **(CONFIGURED if workload.plugin is not None else {}),
         )
 
     # -- incarnations ----------------------------------------------------------------------------------------------
@@ -114,6 +127,8 @@ class Node:
             self.live(service)
         self.api.begin()
         self.users.begin()
+        if self.plugin is not None:
+            self.plugin.begin()
         for fault in self.faults:
             if isinstance(fault, Kill):
                 self._later(fault.at, self._arm, fault)
@@ -121,6 +136,8 @@ class Node:
                 self._later(fault.at, self._set_clock, fault)
             elif isinstance(fault, OtherAgentRuns):
                 self._later(fault.at, self._give_node, fault)
+            elif isinstance(fault, MachineBoots):
+                self._later(fault.at, self._lose_power, fault)
 
     def live(self, service: str) -> None:
         """A new incarnation."""
@@ -214,6 +231,22 @@ class Node:
                 incarnation.die()
         self.other_agent.take_node(fault.pod)
 
+    def _lose_power(self, fault: MachineBoots) -> None:
+        self.story.add("fault", f"the machine has no power for {fault.seconds:g} s")
+        for service in (*STUBS, *SERVICES):
+            self._down[service] = fault.seconds  # type: ignore[assignment]
+            if (incarnation := self.incarnations.get(service)) is not None:
+                incarnation.die()
+        self.runtime.lose_power(keeps=fault.keeps)
+        shutil.rmtree(self.config.run_dir, ignore_errors=True)
+        self.boot = f"boot {int(self.boot[5:]) + 1}"
+
+    def is_armed_at(self, name: str) -> bool:
+        """Return whether the incarnation that runs now would be killed at this point."""
+        incarnation = INCARNATION.get()
+        wanted = incarnation.crash_at if incarnation is not None else None
+        return bool(wanted) and (name == wanted or name.startswith(f"{wanted}."))
+
     def crash_point(self, name: str) -> bool:
         """An incarnation comes to a named point, where it may be killed."""
         incarnation = INCARNATION.get()
@@ -221,7 +254,7 @@ class Node:
             return False
         if incarnation.dead:
             raise Killed
-        if incarnation.crash_at and (name == incarnation.crash_at or name.startswith(incarnation.crash_at + ".")):
+        if self.is_armed_at(name):
             self.story.add("fault", f"at {name}")
             incarnation.die()
             raise Killed

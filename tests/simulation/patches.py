@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from bus.messages.podsync import NodeResources
 from services.pleg.core.probe_memory import ProbeMemory
 from services.podsync.adapters import node_facts_reader
 from services.podsync.adapters.story import StoryFiles
@@ -16,6 +17,8 @@ from services.volume.controllers.device_plugins import DevicePlugins
 from services.volume.controllers.plugin_registration import PluginRegistration
 from shared.config.effective import EffectiveConfig
 from shared.host import cgroup_layout
+from tests.simulation.device_plugin import SimulatedPlugin
+from tests.simulation.placement import AMOUNTS, MACHINE
 
 _watches: list["ManifestWatch"] = []
 
@@ -97,6 +100,36 @@ async def _wait(_: PluginRegistration | DevicePlugins) -> None:
     await asyncio.Event().wait()
 
 
+def _placed_resources(config: EffectiveConfig) -> NodeResources:
+    known: NodeResources = _RESOURCES(config)
+    amounts = {"cpu": str(len(MACHINE.all_cpus)), "memory": "32Gi"}
+    return replace(known, capacity=known.capacity | amounts, allocatable=known.allocatable | AMOUNTS)
+
+
+@contextlib.contextmanager
+def with_placement(plugin: SimulatedPlugin) -> Iterator[None]:
+    """For the time of one run on the node of `placement`, with its device plugin."""
+    volume, podsync = "services.volume.controllers", "services.podsync"
+    with (
+        mock.patch(f"{podsync}.service.read_node_resources", _placed_resources),
+        mock.patch(
+            f"{podsync}.service.read_machine_facts",
+            lambda config, resources: replace(_MACHINE(config), allocatable=resources.allocatable),
+        ),
+        mock.patch(f"{podsync}.adapters.node_placer.read_machine_topology", lambda _: MACHINE),
+        mock.patch(f"{volume}.device_plugins.registration_server", plugin.registration_server),
+        mock.patch(f"{volume}.device_plugins.socket_below", "{}/{}".format),
+        mock.patch(f"{volume}.device_plugin_lists.connected_plugin", plugin.connected),
+        mock.patch(f"{volume}.device_requests.connected_plugin", plugin.connected),
+    ):
+        yield
+
+
+def without_placement() -> Any:
+    """For the time of one run on a node without device plugins and static policies."""
+    return mock.patch.object(DevicePlugins, "run", _wait)
+
+
 @contextlib.contextmanager
 def machine() -> Iterator[None]:
     """For the time of one run."""
@@ -114,6 +147,5 @@ def machine() -> Iterator[None]:
         mock.patch("services.sources.controllers.static_pods.ManifestWatch", ManifestWatch),
         mock.patch("services.volume.adapters.root_dir.prepare", lambda _: None),
         mock.patch.object(PluginRegistration, "run", _wait),
-        mock.patch.object(DevicePlugins, "run", _wait),
     ):
         yield

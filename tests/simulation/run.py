@@ -16,6 +16,7 @@ from tests.simulation.faults import Fault, draw_faults, end_of
 from tests.simulation.final_state import State, difference, left_over, state_of
 from tests.simulation.loop import NodeClock, SimulationLoop, StuckError
 from tests.simulation.node import Node
+from tests.simulation.placement import draw_placement_faults, with_placement
 from tests.simulation.surroundings import clear, surroundings
 from tests.simulation.workload import Workload, draw_workload
 
@@ -52,7 +53,12 @@ def draw(seed: int) -> Case:
     """The same for the same seed."""
     rng = Random(seed)
     workload = draw_workload(rng)
-    return Case(seed, workload, draw_faults(rng, FAULTS_WITHIN))
+    faults = draw_faults(rng, FAULTS_WITHIN)
+    of_placement = Random(f"machine {seed}")
+    workload = with_placement(workload, of_placement)
+    if workload.plugin is not None:
+        faults += draw_placement_faults(of_placement, FAULTS_WITHIN)
+    return Case(seed, workload, faults)
 
 
 def check_case(case: Case, mutate: Mutate | None = None) -> Verdict:
@@ -112,7 +118,7 @@ async def _until_rest(node: Node) -> None:
         state = (state_of(node), dict(node.oracle.starts))
         if state != latest or node.users.acts_left or not node.users.is_at_its_end() or left_over(state[0]):
             latest, since = state, node.story.seconds
-        elif node.story.seconds - since >= REST:
+        elif node.story.seconds - since >= REST and node.story.seconds > end_of(node.faults):
             return
         if node.story.seconds > LONGEST_REFERENCE:
             node.oracle.violated("the undisturbed run never comes to rest")

@@ -6,12 +6,12 @@ Reports every effect to the oracle. Decides nothing about the agent.
 import asyncio
 import contextvars
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared.cri.interface import ExecResult, Message, RuntimeCallError
-from shared.model.runtime import ContainerState
+from shared.model.runtime import ContainerState, SandboxState
 from shared.time.clock import Clock
 from tests.fakes.runtime import FakeRuntime
 from tests.simulation.faults import Fault, RuntimeFault
@@ -20,9 +20,18 @@ from tests.simulation.oracle import Oracle
 from tests.simulation.story import Story
 from tests.simulation.workload import Run
 
+if TYPE_CHECKING:
+    from tests.simulation.placement_oracle import PlacementOracle
+
 T = TypeVar("T")
 
-_SECONDS = {"RunPodSandbox": 0.12, "CreateContainer": 0.03, "StartContainer": 0.06, "PullImage": 0.4}
+_SECONDS = {
+    "RunPodSandbox": 0.12,
+    "CreateContainer": 0.03,
+    "StartContainer": 0.06,
+    "PullImage": 0.4,
+    "UpdateContainerResources": 0.4,  # longer than the way of a pod to its start, so that a start must wait for it
+}
 _QUIET = frozenset({"Observe", "Status", "Version", "ListImages", "ImageStatus", "ImageFsInfo", "ExecSync"})
 SETTLES = 0.004  # seconds from a process's end until the runtime shows it
 
@@ -52,8 +61,10 @@ class SimulationRuntime(FakeRuntime):
         self.execute = self._execute
         self._story, self._oracle, self._rng = story, oracle, rng
         self._orders = [_Order(f, f.times) for f in faults if isinstance(f, RuntimeFault)]
+        self.placement: PlacementOracle | None = None  # on a node with devices and static policies
         self._began = clock.monotonic()
         self._runs: dict[str, tuple[Run, float]] = {}  # container id -> its run, when it started
+        self._boot = 0  # how often the machine has lost its power
 
     def bury(self, incarnation: Incarnation) -> None:
         """This client is no more: pleg is the only one that reads events."""
@@ -62,6 +73,29 @@ class SimulationRuntime(FakeRuntime):
 
     async def close(self) -> None:
         """A client closes; the runtime stays."""
+
+    def lose_power(self, *, keeps: bool) -> None:
+        """The machine has no power: every process ends. `keeps`: pods are listed as ended afterwards."""
+        self._boot += 1
+        self._runs.clear()
+        self._unsettled.clear()
+        self._readers.clear()
+        if not keeps:
+            self._sandboxes.clear()
+            self._containers.clear()
+            self._names.clear()
+        for pod in self._sandboxes.values():
+            pod.sandbox = replace(pod.sandbox, state=SandboxState.NOTREADY, pid=0, ips=())
+        for held in self._containers.values():
+            if held.container.state is ContainerState.RUNNING:
+                held.container = replace(
+                    held.container,
+                    state=ContainerState.EXITED,
+                    exit_code=255,
+                    reason="Unknown",
+                    finished_at=int(self.clock.wall() * 1e9),
+                    pid=0,
+                )
 
     async def _do(self, method: str, request: Message, effect: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
@@ -76,7 +110,11 @@ class SimulationRuntime(FakeRuntime):
         order = self._fault(method)
         way = self._rng.uniform(0.0005, 0.002)
 
+        boot = self._boot
+
         def carry_out(answered: bool) -> None:
+            if boot != self._boot:
+                return
             self._carry_out(method, request, who, effect, answer if answered else _Answer(None, loop))
 
         if order is None:
@@ -87,6 +125,8 @@ class SimulationRuntime(FakeRuntime):
             timeout = 2.0 if fault.code == "DeadlineExceeded" else 0.0
             answered_at = way + timeout
             self._story.add("runtime", f"{method} of {who}{_about(request)} fails with {fault.code}")
+            if method == "UpdateContainerResources" and self.placement is not None:
+                self.placement.refused(request["container_id"])
             loop.call_later(answered_at, answer.fail, error, context=server)
             if fault.effect:
                 loop.call_later(min(way + took, answered_at) + fault.late, carry_out, False, context=server)
@@ -120,6 +160,8 @@ class SimulationRuntime(FakeRuntime):
             shown = f" -> {result[:8]}" if isinstance(result, str) and result else ""
             self._story.add("runtime", f"{method} of {who}{_about(request)}{shown}")
             self._oracle.carried_out(method, request, result)
+            if method == "UpdateContainerResources" and self.placement is not None:
+                self.placement.changed(request["container_id"])
         else:
             self._story.note("runtime", f"{method} of {who}{_about(request)}")
         answer.give(result)
@@ -135,6 +177,8 @@ class SimulationRuntime(FakeRuntime):
         others = [c for c in self.pods()[uid].containers if c.state is ContainerState.RUNNING and c.id != container_id]
         self._oracle.one_of_a_name(uid)
         self._oracle.begins_beside(uid, container.name, [c.name for c in others])
+        if self.placement is not None:
+            self.placement.started(uid, container.name, container_id)
         run = self.run_of(uid, container.name, number)
         self._runs[container_id] = (run, self.clock.monotonic())
         if run.seconds is not None:

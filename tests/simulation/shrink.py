@@ -56,6 +56,8 @@ def _smaller(case: Case) -> Iterator[Case]:
 def _simpler_workloads(workload: Workload) -> Iterator[Workload]:
     if workload.secret_at:
         yield replace(workload, secret_at=0.0)
+    if workload.plugin is not None and not any(pod.devices or pod.cpus for pod in workload.pods):
+        yield replace(workload, plugin=None)
     if workload.late_images:
         yield replace(workload, late_images=())
     for index, pod in enumerate(workload.pods):
@@ -66,6 +68,10 @@ def _simpler_workloads(workload: Workload) -> Iterator[Workload]:
 def _simpler_pods(pod: PodPlan) -> Iterator[PodPlan]:
     for index in range(len(pod.acts)):
         yield replace(pod, acts=pod.acts[:index] + pod.acts[index + 1 :])
+    if pod.devices:
+        yield replace(pod, devices=0)
+    if pod.cpus:
+        yield replace(pod, cpus=0)
     if pod.probes:
         yield replace(pod, probes=())
     for volume in pod.volumes:

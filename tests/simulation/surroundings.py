@@ -48,7 +48,11 @@ def surroundings(node: Node, seed: int) -> Iterator[None]:
             mock.patch.object(secrets, "randbelow", rng.randrange),
             mock.patch("shared.process.crash._CRASH_AT", "@simulation"),
             mock.patch("shared.process.crash._claim", lambda _at, name: node.crash_point(name)),
+            mock.patch("services.podsync.controllers.pod_workers.is_armed", node.is_armed_at),
+            mock.patch("services.podsync.adapters.steady_clock.boot_id", lambda: node.boot),
+            mock.patch("services.podsync.service.supervisor_generation", lambda: node.boot),
             patches.machine(),
+            patches.without_placement() if node.plugin is None else patches.with_placement(node.plugin),
         ):
             yield
     finally:

@@ -17,7 +17,7 @@ from tests.simulation.api import SimulationApi
 from tests.simulation.oracle import Oracle
 from tests.simulation.runtime import SimulationRuntime
 from tests.simulation.story import Story
-from tests.simulation.workload import CONFIG_MAP, IMAGES, SECRET, Act, PodPlan, Run, Workload, pod_object
+from tests.simulation.workload import CONFIG_MAP, GPU, IMAGES, SECRET, Act, PodPlan, Run, Workload, pod_object
 
 NAME = "node1"
 MIRROR = "kubernetes.io/config.mirror"
@@ -51,10 +51,18 @@ class Users:
         self.api.put(f"/api/v1/namespaces/default/configmaps/{CONFIG_MAP}", {"data": {"mode": "fast"}})
 
     def _create(self, plan: PodPlan) -> None:
+        if plan.devices and not self._has_devices():  # a scheduler would bind it to no node without the resource
+            self._later(0.25, self._create, plan)
+            return
         self.acts_left -= 1
         self._make(plan)
         for act in plan.acts:
             self._later(act.after, self._act, plan, act)
+
+    def _has_devices(self) -> bool:
+        """Return whether the Node has the resource of the device plugin, with whatever amount."""
+        node = self.api.get(paths.node(NAME)) or {}
+        return GPU in (node.get("status", {}).get("allocatable") or {})
 
     def _make(self, plan: PodPlan, **change: Any) -> None:
         self.story.add("user", f"creates pod {plan.name}")
@@ -116,7 +124,7 @@ class Users:
         """Every process that will end by itself has ended, and none waits to be started again."""
         present = self._uids_in_the_api()
         for (uid, container), count in self.oracle.starts.items():
-            plan = self._plan_of(uid)
+            plan = self.plan_of(uid)
             if plan is None or uid not in present:
                 continue
             runs = plan.runs_of(container)
@@ -139,7 +147,7 @@ class Users:
         """Its regular containers were started, or never will be."""
         metadata = pod["metadata"]
         uid = (metadata.get("annotations") or {}).get(MIRROR) or metadata["uid"]
-        plan = self._plan_of(uid)
+        plan = self.plan_of(uid)
         if plan is None or not plan.init or not plan.initializes or metadata.get("deletionTimestamp"):
             return True
         return all((uid, f"c{number}") in self.oracle.starts for number in range(len(plan.runs)))
@@ -161,11 +169,12 @@ class Users:
         """Starts of each regular container of the pods made by this plan."""
         found: dict[str, int] = {}
         for (uid, container), count in self.oracle.starts.items():
-            if self._plan_of(uid) is plan and container[0] == "c":
+            if self.plan_of(uid) is plan and container[0] == "c":
                 found[container] = found.get(container, 0) + count
         return found
 
-    def _plan_of(self, uid: str) -> PodPlan | None:
+    def plan_of(self, uid: str) -> PodPlan | None:
+        """Return the plan of the pod with this UID; None = it is of no plan."""
         if uid in self._uids:
             return self._uids[uid]
         pod = self.runtime.pods().get(uid)
@@ -177,7 +186,7 @@ class Users:
         return None
 
     def run_of(self, uid: str, container: str, number: int) -> Run:
-        plan = self._plan_of(uid)
+        plan = self.plan_of(uid)
         if plan is None:
             return Run()
         runs = plan.runs_of(container)

@@ -7,6 +7,7 @@ from typing import Any
 IMAGES = ("busybox:1", "busybox:2")
 SECRET = "key"
 CONFIG_MAP = "settings"
+GPU = "example.com/gpu"
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class PodPlan:
     init: tuple[tuple[Run, ...], ...] = ()  # of each init container i0, i1 …
     sidecar: tuple[Run, ...] = ()  # of the sidecar s0, the first init container; () = there is none
     hook: bool = False  # preStop, of every container that can have one
+    devices: int = 0  # of c0
+    cpus: int = 0  # that each container has alone
 
     def runs_of(self, container: str) -> tuple[Run, ...]:
         """The runs of the container of this name."""
@@ -69,13 +72,25 @@ class PodPlan:
 
 
 @dataclass(frozen=True)
+class PluginPlan:
+    """The device plugin of the node. `anew`: it registers again whenever the agent's socket is replaced. `prefers`: it
+    answers GetPreferredAllocation. `prepares`: it requires PreStartContainer."""
+
+    anew: bool = False
+    prefers: bool = False
+    prepares: bool = False
+
+
+@dataclass(frozen=True)
 class Workload:
-    """The pods, when the Secret and ConfigMap appear, and whether the runtime has an event stream."""
+    """The pods, when the Secret and ConfigMap appear, and whether the runtime has an event stream. With a `plugin` the
+    node has devices, and static policies for CPUs and memory."""
 
     pods: tuple[PodPlan, ...]
     secret_at: float = 0.0
     runtime_events: bool = False
     late_images: tuple[str, ...] = field(default=())  # have to be pulled
+    plugin: PluginPlan | None = None
 
     def without(self, name: str) -> "Workload":
         """The same without one pod."""
@@ -223,6 +238,11 @@ def _container(plan: PodPlan, name: str, image: str) -> dict[str, Any]:
         "imagePullPolicy": "IfNotPresent",
         "volumeMounts": [{"name": kind, "mountPath": f"/{kind}"} for kind in plan.volumes],
     }
+    amounts = {"cpu": str(plan.cpus), "memory": "64Mi"} if plan.cpus else {}
+    if plan.devices and name == "c0":
+        amounts[GPU] = str(plan.devices)
+    if amounts:
+        container["resources"] = {"limits": amounts, "requests": amounts}
     if plan.hook and name[0] != "i":
         container["lifecycle"] = {"preStop": {"exec": {"command": ["hook"]}}}
     return container

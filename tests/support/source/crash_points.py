@@ -89,6 +89,14 @@ OF_OTHER_TESTS = {
     "tests/e2e/test_device_restarts.py": tuple(
         f"podsync.{step}.AllocatePodDevices" for step in ("saved", "published", "calling", "acted")
     ),
+    "tests/simulation/test_device_kills.py": (
+        *(
+            f"podsync.{step}.{call}"
+            for step in ("saved", "published", "calling", "acted")
+            for call in (*_OF_DEVICES, "SetContainerCpus")
+        ),
+        "volume.device_plugin.saved",
+    ),
     "tests/service/volume/test_plugin_registration.py": ("volume.plugin.answered", "volume.plugin.published"),
     "tests/service/podsync/test_resize.py": (
         *(f"podsync.{step}.ResizePod" for step in ("saved", "published", "acted")),
@@ -111,10 +119,6 @@ NOT_TRIED = {
         "a read of the Node that no record and no other call follows from",
     ),
     **dict.fromkeys(
-        (f"podsync.{step}.AskPreferredDevices" for step in ("saved", "published", "calling", "acted")),
-        "tests/unit/podsync/admission/test_device_admission.py kills at any step of an admission with devices",
-    ),
-    **dict.fromkeys(
         (f"podsync.{step}.PullImage" for step in ("saved", "published", "calling", "acted")),
         "podsync.image.intent and .pulled are on the two sides of the same request",
     ),
@@ -125,7 +129,7 @@ NOT_TRIED = {
     **dict.fromkeys(
         (
             f"podsync.calling.{call}"
-            for call in (*_SIMULATED_CALLS, "EndTasks", "ResizePod", "SetContainerCpus")
+            for call in (*_SIMULATED_CALLS, "EndTasks", "ResizePod")
             if f"podsync.calling.{call}" not in OF_THE_MATRIX
         ),
         "the request may have been carried out or not: podsync.acted and .saved of the same call are the two cases",
