@@ -92,7 +92,8 @@ def occupied_cpus(starting: TrackedPod, pods: Callable[[], Iterable[TrackedPod]]
             if instance.state in _MAY_RUN and _is_to_change(tracked, instance, facts, shared):
                 if not facts.cpus:
                     return None
-                occupied |= parse_cpus(facts.cpus) or frozenset()
+                for cpus in (facts.cpus, facts.cpus_requested):
+                    occupied |= parse_cpus(cpus) or frozenset()
     return frozenset(occupied)
 
 
@@ -111,5 +112,9 @@ def waits_for_cpus(tracked: TrackedPod, created: Container, inputs: StepInputs) 
 
 
 def _is_to_change(tracked: TrackedPod, instance: Container, facts: InstanceFacts, shared: str) -> bool:
+    """Return whether the container has other CPUs than it is to have, or may have when the call under way has taken
+    effect, because the placements have changed since it began."""
     wanted = container_cpus(tracked.saved.placement, instance.name, shared)
-    return wanted not in ("", facts.cpus) and not facts.cpus_retry_at
+    if not wanted or facts.cpus_retry_at:
+        return False
+    return wanted != facts.cpus or facts.cpus_requested not in ("", wanted)

@@ -14,7 +14,8 @@ from services.podsync.core.placement.memory_accounting import MemorySettings
 from services.podsync.core.placement.merging import TopologyPolicy
 from services.podsync.core.placement.placing import NodePlacer, PlacementSettings, TopologySettings
 from services.podsync.core.placement.pod_placement import ContainerPlacement, PodPlacement
-from services.podsync.core.pod.events import PodDesired, PodEvicted
+from services.podsync.core.pod.events import CallDone, PodDesired, PodEvicted
+from services.podsync.core.pod.instructions import SetContainerCpus
 from shared.model.cpu_list import parse_cpus
 from shared.model.machine_topology import Cpu, MachineTopology, NumaNode
 from shared.model.runtime import ContainerState
@@ -86,6 +87,22 @@ def test_the_cpus_of_a_pod_that_has_ended_are_shared_again() -> None:
     assert cpus_of(play, "u1") == "0-3"
     play.want(guaranteed("u3", 3))
     assert (cpus_of(play, "u1"), cpus_of(play, "u3")) == ("0", "1-3")
+
+
+def test_a_container_waits_until_the_others_have_left_cpus_that_a_call_under_way_still_gives_them() -> None:
+    play = a_play()
+    play.want(burstable("u1"))
+    play.want(guaranteed("u2", 2))
+    play.hang = {"SetContainerCpus"}
+    play.drop("u2")  # u1 is to share its CPUs, and the runtime takes its time
+    late = [call for call in play.calls if isinstance(call, SetContainerCpus)][-1]
+    assert (late.uid, late.cpus) == ("u1", "0-3")
+    play.want(guaranteed("u3", 2))
+    assert cpus_of(play, "u3") == "none runs"
+    play.resources[late.container_id]["cpuset_cpus"] = late.cpus
+    play.handle(CallDone(uid="u1", call=late, completed_at=play.wall))
+    play.run()
+    assert (cpus_of(play, "u1"), cpus_of(play, "u3")) == ("0,3", "1-2")
 
 
 def test_a_pod_without_room_is_rejected_and_takes_nothing() -> None:
