@@ -60,6 +60,8 @@ class PlacementOracle:
             self._oracle.violated(f"{what} has the CPUs {sorted(given.cpus)} instead of {plan.cpus} of its own")
         if plan.cpus and not given.nodes:
             self._oracle.violated(f"{what} has no memory of its own")
+        if self._oracle.may_come_back(uid):
+            self._first.pop((uid, name), None)
         first = self._first.setdefault((uid, name), given)
         if first.devices != given.devices or (plan.cpus and first != given):
             self._oracle.violated(f"{what} had {first} and has {given}")
