@@ -238,6 +238,8 @@ class Node:
             if (incarnation := self.incarnations.get(service)) is not None:
                 incarnation.die()
         self.runtime.lose_power(keeps=fault.keeps)
+        if not fault.keeps:
+            self.oracle.runtime_is_empty()
         shutil.rmtree(self.config.run_dir, ignore_errors=True)
         self.boot = f"boot {int(self.boot[5:]) + 1}"
 

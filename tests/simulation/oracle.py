@@ -69,6 +69,10 @@ class Oracle:
         """Static pods come back under their UID when their manifest does."""
         return {uid for uid in self._ending if not _is_of_api(uid)}
 
+    def runtime_is_empty(self) -> None:
+        """The runtime has lost what it had, also the names of containers."""
+        self._attempts.clear()
+
     def may_come_back(self, uid: str) -> bool:
         """Return whether the pod may have been admitted anew: it is static, and podsync has ended it."""
         return uid in self._restartable
