@@ -1,8 +1,8 @@
 """Reads the Go kubelet's checkpoint of resource claims once, and keeps it in step with the record, for a Go kubelet
 that gets the node back (node.md 4.14).
 
-The checkpoint is derived: it is written soon after the record. A write that failed is repeated with the next change,
-and after `RETRY_SECONDS`.
+The checkpoint is derived: it is written soon after the record, at most once a second, and at the end of the process. A
+write that failed is repeated with the next change, and after `RETRY_SECONDS`.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 
+MIN_SECONDS = 1.0  # between two writes: each has all claims of the node
 RETRY_SECONDS = 10.0
 _TROUBLE = "checkpoint of resource claims"
 
@@ -68,7 +69,11 @@ class ClaimCheckpoint:
                 self._changed.set()
             else:
                 self._bus.trouble(_TROUBLE, None)
+                await asyncio.sleep(MIN_SECONDS)
 
     def close(self) -> None:
-        """Write the checkpoint no more, once a write that has begun is done."""
+        """Write what is not written yet, and then no more. Blocks for a write."""
         self._threads.close(wait=True)
+        if self._changed.is_set():
+            with contextlib.suppress(OSError):  # it is written at the next start
+                self._file.save(self._newest)

@@ -62,7 +62,8 @@ class ClaimWork:
         """Prepare the claims of a pod. A failure is noted, after which it is tried again."""
         began = self._clock.monotonic()
         try:
-            await self._look()  # so that a claim that is another pod's already is not given without its specifications
+            if self._claims.shares(uid):
+                await self._look()  # a claim that was prepared long ago may have lost its specifications
             errors = await self._read(uid)
             if not errors:
                 await self._drivers.until_known(self._claims.to_call(uid))

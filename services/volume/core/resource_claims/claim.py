@@ -114,7 +114,8 @@ class Claim:
 
     def compared(self, devices: Set[str]) -> "Claim":
         """Return the claim, given of which CDI devices the machine has specifications, as `Part.compared` does."""
-        return replace(self, parts={driver: part.compared(devices) for driver, part in self.parts.items()})
+        parts = {driver: part.compared(devices) for driver, part in self.parts.items()}
+        return self if parts == self.parts else replace(self, parts=parts)
 
     def unsettled(self) -> "Claim":
         """Return the claim as it is after a boot of the machine, which ends what the drivers have prepared."""

@@ -138,6 +138,14 @@ class ClaimsOfNode:
         pod, held = self._pods.get(uid), self._held(uid)
         return tuple(each for each in pod.requested if each.name not in held) if pod is not None else ()
 
+    def shares(self, uid: str) -> bool:
+        """Return whether the pod needs a claim that others have got."""
+        pod = self._pods.get(uid)
+        if pod is None:
+            return False
+        keys = ((pod.identity.namespace, requested.claim) for requested in pod.requested)
+        return any(claim is not None and claim.pods.keys() - {uid} for claim in map(self._claims.get, keys))
+
     def use(self, uid: str, requested: RequestedClaim, allocated: AllocatedClaim) -> None:
         """Give the claim to the pod. Raises ClaimError where one with the same name is not unprepared yet."""
         if uid not in self._pods:
@@ -185,7 +193,7 @@ class ClaimsOfNode:
         lost = []
         for claim in self._claims.all():
             compared = claim.compared(devices)
-            if compared != claim and not self.is_unused(claim):
+            if compared is not claim and not self.is_unused(claim):
                 self._claims.put(compared)
                 was = {driver for driver, part in claim.parts.items() if part.specified}
                 lost += [(claim, driver) for driver in sorted(was) if not compared.parts[driver].specified]
