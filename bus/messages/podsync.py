@@ -60,7 +60,8 @@ class AdmittedPod:
 
 @dataclass(frozen=True, kw_only=True)
 class PodVolumes:
-    """Stream `pods.volumes`, key: pod UID. Which volumes each pod of `pods.admitted` needs mounted now.
+    """Stream `pods.volumes`, key: pod UID. Which volumes each pod of `pods.admitted` needs mounted now, and which
+    resource claims prepared.
 
     Once it is finished, `pods/<uid>` may be removed.
     """
@@ -69,9 +70,10 @@ class PodVolumes:
     name: str  # name of the pod
     namespace: str  # namespace of the pod
     state: PodState  # as in `AdmittedPod`
-    # what volumes are made from: of `metadata` the name, namespace, UID, labels and annotations; `spec`, with only the
-    # name, resources, restart policy, security context, mounts and devices of each container. Empty while no volume is
-    # needed
+    # what volumes are made from and what names resource claims: of `metadata` the name, namespace, UID, labels and
+    # annotations; `spec`, with only the name, resources, restart policy, security context, mounts and devices of each
+    # container; of `status`, where there are some, `resourceClaimStatuses` and `extendedResourceClaimStatus` as the API
+    # server has them. Empty while neither a volume nor a claim is needed
     pod: dict[str, Any] = field(default_factory=dict)
     volumes: tuple[str, ...] = ()  # spec volumes it needs mounted now; empty from `terminated` on
 

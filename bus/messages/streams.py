@@ -100,7 +100,7 @@ PODS_VOLUMES = Stream(
     "podsync",
     PodVolumes,
     key=_UID,
-    content="volumes that must be mounted now, and what they are made from; finished",
+    content="volumes that must be mounted now, what they are made from, and what names resource claims; finished",
     recovery="on disk first: the state in a record per pod, from which the rest follows",
 )
 PODS_PROBES = Stream(

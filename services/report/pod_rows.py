@@ -176,6 +176,9 @@ def _waits(facts: PodFacts, spec: dict[str, Any], status: dict[str, Any]) -> Ite
         waiting = sorted(name for name, volume in mounted.items() if volume.get("state") == "pending")
         if waiting:
             yield f"the mounting of {', '.join(waiting)}"
+    for condition in status.get("conditions") or []:
+        if condition.get("type") == "PodReadyToStartContainers" and condition.get("reason"):
+            yield str(condition.get("message") or condition["reason"]).removeprefix("the pod waits for ")
     sidecars = {one.get("name") for one in spec.get("initContainers") or [] if one.get("restartPolicy") == "Always"}
     for one in status.get("initContainerStatuses") or []:
         state = one.get("state") or {}

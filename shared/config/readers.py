@@ -76,11 +76,11 @@ _DOCUMENT = {"podsync": "memorySwap.swapBehavior singleProcessOOMKill userNamesp
 _GATES = {
     "bootstrap": "AllowDNSOnlyNodeCSR KubeletInUserNamespace",
     "podsync": (
-        "ContainerRestartRules ContainerStopSignals DisableCPUQuotaWithExclusiveCPUs EnvFiles "
+        "ContainerRestartRules ContainerStopSignals DRAExtendedResource DisableCPUQuotaWithExclusiveCPUs EnvFiles "
         "HostnameOverride InPlacePodLevelResourcesVerticalScaling "
         "InPlacePodVerticalScalingInitContainers KubeletSeparateDiskGC MemoryQoS NodeDeclaredFeatures "
         "PodLevelResources PodReadyToStartContainersCondition QOSReserved ResourceHealthStatus "
-        "RestartAllContainersOnContainerExits"
+        "ResourceHealthStatusMessage RestartAllContainersOnContainerExits"
     ),
     "server": "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletServerCertificateFile",
     "volume": "CSIVolumeHealth ClusterTrustBundleProjection PodCertificateRequest SELinuxMount",

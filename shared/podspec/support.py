@@ -7,7 +7,6 @@ Knows the pod and what is passed about the node; not whether there is room on it
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from shared.model.objects import Object
 from shared.podspec.containers import used_volumes
@@ -58,19 +57,13 @@ VOLUME_TYPE = Row("spec.volumes[].<any other type>", _WAITS, _UNMOUNTED)
 PERSISTENT_VOLUME = Row("PersistentVolume spec.<any other type>", _WAITS, _UNMOUNTED)
 MEDIUM = Row("spec.volumes[].emptyDir.medium: any but Memory, so HugePages", _WAITS, _UNMOUNTED)
 PROJECTION = Row("spec.volumes[].projected.sources[].<any other type>", _WAITS, _UNMOUNTED)
-CONTAINER_CLAIMS = Row(
-    "spec.containers[].resources.claims", _WAITS, "the container waits with the reason CreateContainerConfigError"
-)
-RESOURCE_CLAIMS = Row("spec.resourceClaims", _REJECTED, "the pod is rejected with the reason PodFeatureUnsupported")
 OPERATING_SYSTEM = Row("spec.os.name: windows", _REJECTED, "the pod is rejected with the reason PodOSNotSupported")
 SIZE = Row(
     "more containers, volumes, Secrets or ConfigMaps than the table of pods permits",
     _REJECTED,
     "the pod is rejected with the reason PodFeatureUnsupported",
 )
-TABLE = (
-    VOLUME_TYPE, PERSISTENT_VOLUME, MEDIUM, PROJECTION, CONTAINER_CLAIMS, RESOURCE_CLAIMS, OPERATING_SYSTEM, SIZE,
-)  # fmt: skip
+TABLE = (VOLUME_TYPE, PERSISTENT_VOLUME, MEDIUM, PROJECTION, OPERATING_SYSTEM, SIZE)
 
 _ORDER = {effect: number for number, effect in enumerate(Effect)}
 
@@ -82,7 +75,7 @@ def unsupported(pod: Object) -> tuple[Unsupported, ...]:
     """
     if too_large := oversize(pod):
         return (Unsupported("spec", SIZE.effect, f"{SIZE.consequence} ({too_large})"),)
-    found = [*_of_pod(pod), *_of_volumes(pod), *_of_containers(pod)]
+    found = [*_of_pod(pod), *_of_volumes(pod)]
     return tuple(sorted(found, key=lambda one: _ORDER[one.effect]))
 
 
@@ -110,8 +103,6 @@ def oversize(pod: Object) -> str:
 
 def _of_pod(pod: Object) -> Iterator[Unsupported]:
     spec = pod.get("spec") or {}
-    if spec.get("resourceClaims"):
-        yield RESOURCE_CLAIMS.at("spec.resourceClaims")
     if (spec.get("os") or {}).get("name", "linux") != "linux":
         yield OPERATING_SYSTEM.at("spec.os.name")
 
@@ -131,17 +122,3 @@ def _of_volumes(pod: Object) -> Iterator[Unsupported]:
         for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
             if unknown := sorted(source.keys() - PROJECTIONS.keys()):
                 yield PROJECTION.at(join(f"{path}.projected.sources[{number}]", unknown[0]))
-
-
-def _of_containers(pod: Object) -> Iterator[Unsupported]:
-    for path, container in _containers(pod):
-        resources: dict[str, Any] = container.get("resources") or {}
-        if resources.get("claims"):
-            yield CONTAINER_CLAIMS.at(f"{path}.resources.claims")
-
-
-def _containers(pod: Object) -> Iterator[tuple[str, Object]]:
-    spec = pod.get("spec") or {}
-    for kind in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(kind) or ()):
-            yield f"spec.{kind}[{index}]", container

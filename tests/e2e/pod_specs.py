@@ -59,9 +59,11 @@ _UNMOUNTED = (
 )  # fmt: skip
 _UNSUPPORTED: dict[str, Object] = {
     "windows": {"os": {"name": "windows"}},
-    "claims": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
     "many-containers": {
         "initContainers": [{"name": f"i{n}", "image": BUSYBOX_IMAGE} for n in range(MAX_CONTAINERS)],
+    },
+    "many-regular-containers": {
+        "containers": [{"name": f"c{n}", "image": BUSYBOX_IMAGE} for n in range(MAX_CONTAINERS + 1)],
     },
     "many-volumes": {"volumes": [{"name": f"v{n}", "emptyDir": {}} for n in range(MAX_VOLUMES + 1)]},
     "many-secrets": {"imagePullSecrets": [{"name": f"s{n}"} for n in range(2001)]},
@@ -69,10 +71,10 @@ _UNSUPPORTED: dict[str, Object] = {
 _UNSUPPORTED_VOLUMES: dict[str, Object] = {
     "huge-pages": {"emptyDir": {"medium": "HugePages"}},
     "huge-pages-2": {"emptyDir": {"medium": "HugePages-2Mi"}},
+    "huge-pages-3": {"emptyDir": {"medium": "HugePages-1Gi"}},
     "medium": {"emptyDir": {"medium": "Floppy"}},
     "projection": {"projected": {"sources": [{"ofALaterRelease": {}}]}},
 }
-_UNSUPPORTED_CONTAINER = {"container-claims": {"resources": {"claims": [{"name": "gpu"}]}}}
 
 
 def _pod(name: str, fields: Object, own: dict[str, Any] | None = None) -> Object:
@@ -90,6 +92,5 @@ def sixty_pods() -> tuple[list[Object], list[Object]]:
     lacking += [_pod(name, fields) for name, fields in _UNSUPPORTED.items()]
     unmounted = _UNSUPPORTED_VOLUMES.items()
     lacking += [_pod(name, {"volumes": [{"name": "v", **source}]}, mount) for name, source in unmounted]
-    lacking += [_pod(name, {}, own) for name, own in _UNSUPPORTED_CONTAINER.items()]
     exclusive = {"resources": {"limits": {"cpu": "1", "memory": "64Mi"}}}
     return [*supported, _pod("exclusive", {}, exclusive)], lacking

@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.02
 
 class DraDriver:
     """Serves a driver. `root`: the root directory of the agent; `services`: those that it names and serves; `socket`:
-    name of its sockets, another one for each instance of a rolling update.
+    name of its sockets, another one for each instance of a rolling update; `cdi`: where its CDI specifications are.
 
     Each claim has the devices that `set_devices` gave it, else one device, which has the name of the claim and serves
     all of its requests. A fault of a method: "hang" (until the driver ends), "die" (before it does anything), "die
@@ -46,19 +46,21 @@ class DraDriver:
         *,
         services: tuple[str, ...] = (V1, V1BETA1),
         socket: str = "dra.sock",
+        cdi: Path | None = None,
         die: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGKILL),
     ) -> None:
         self.name, self.services = name, services
         self.directory = root / "plugins" / name
         self.socket = self.directory / socket
         self.registration = root / "plugins_registry" / f"{name}-{socket}"
-        self.cdi = self.directory / "cdi"  # of its specification files
+        self.cdi = cdi or self.directory / "cdi"  # of its specification files
         self.statuses: list[tuple[bool, str]] = []
         self._die, self._ended = die, threading.Event()
         self._threads = ThreadPoolExecutor(16, thread_name_prefix="dra driver")
         self._servers: list[Any] = []
         self._lock = threading.Lock()
-        self.cdi.mkdir(parents=True, exist_ok=True)
+        for path in (self.directory, self.cdi):
+            path.mkdir(parents=True, exist_ok=True)
 
     def fault(self, method: str, what: str = "") -> None:
         """Let each call of the method fail so; "" = none fails."""
@@ -213,6 +215,7 @@ class DraDriver:
 
     def _write_prepared(self, request: Any) -> None:
         _write(self.directory / "prepared.json", self.prepared() | {claim.uid: claim.name for claim in request.claims})
+        self.cdi.mkdir(parents=True, exist_ok=True)
         for claim in request.claims:
             kind = {"cdiVersion": "0.6.0", "kind": f"{self.name}/claim"}
             edits = {"env": [f"CLAIM_{claim.name.upper().replace('-', '_')}={claim.uid}"]}
@@ -279,8 +282,10 @@ def main() -> None:
     parser.add_argument("root", type=Path)
     parser.add_argument("name")
     parser.add_argument("--service", action="append", help="which it serves; the default: both")
+    parser.add_argument("--cdi", type=Path, help="directory for its CDI specifications")
     arguments = parser.parse_args()
-    DraDriver(arguments.root, arguments.name, services=tuple(arguments.service or (V1, V1BETA1))).run()
+    services = tuple(arguments.service or (V1, V1BETA1))
+    DraDriver(arguments.root, arguments.name, services=services, cdi=arguments.cdi).run()
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from bus.interface import Bus, Change, Deleted, Freshness, Put
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import NodeObserved, ProbeResults
+from bus.messages.resource_claims import PodClaims
 from bus.messages.sources import DesiredPod, NodeObject
 from bus.messages.streams import (
+    CLAIMS_PREPARED,
     DEVICES_RESOURCES,
     NODE_OBJECT,
     NODE_OBSERVED,
@@ -17,6 +19,8 @@ from bus.messages.streams import (
 )
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.pod.events import (
+    ClaimsChanged,
+    ClaimsFreshness,
     DevicesChanged,
     DevicesFreshness,
     Event,
@@ -50,6 +54,7 @@ class Followers:
         self.desired = bus.follow(PODS_DESIRED, self._on_desired)
         self.observed = bus.follow(RUNTIME_PODS, self._on_observed)
         bus.follow(VOLUMES_MOUNTED, self._on_volumes)
+        bus.follow(CLAIMS_PREPARED, self._on_claims)
         bus.follow(DEVICES_RESOURCES, self._on_devices)
         bus.follow(NODE_OBSERVED, self._on_node)
         self._node = bus.follow(NODE_OBJECT, self._on_node_object)
@@ -95,6 +100,15 @@ class Followers:
                 self._handle(VolumesChanged(uid=uid, volumes=None, cause=cause or "volumes gone"))
             case Freshness(complete=complete, stale=stale):
                 self._handle(VolumesFreshness(complete=complete, stale=stale, cause="freshness of the volumes"))
+
+    def _on_claims(self, change: Change[PodClaims]) -> None:
+        match change:
+            case Put(key=uid, value=claims, cause=cause):
+                self._handle(ClaimsChanged(uid=uid, claims=claims, cause=cause or "resource claims changed"))
+            case Deleted(key=uid, cause=cause):
+                self._handle(ClaimsChanged(uid=uid, claims=None, cause=cause or "resource claims gone"))
+            case Freshness(complete=complete, stale=stale):
+                self._handle(ClaimsFreshness(complete=complete, stale=stale, cause="freshness of the resource claims"))
 
     def _on_devices(self, change: Change[DeviceResource]) -> None:
         match change:

@@ -19,6 +19,7 @@ from services.podsync.controllers.pod_start_metrics import PodStartMetrics
 from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.controllers.pod_workers import PodWorkers
 from services.podsync.core.machine import PodSync
+from services.podsync.core.pod.claim_status import needed_claims
 from services.podsync.core.pod.events import Event, TimePassed
 from services.podsync.core.pod.instructions import (
     Call,
@@ -164,6 +165,8 @@ class PodLoop:
             namespace=tracked.namespace,
             pod=tracked.saved.pod,
             volumes=tracked.volumes,
+            claims=tracked.claims,
+            needed_claims=needed_claims(tracked.saved),
             allocation=tracked.saved.allocation,
             placement=tracked.saved.placement,
             static=tracked.is_static,

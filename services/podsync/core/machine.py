@@ -16,6 +16,7 @@ from services.podsync.core.node_state import NodeState
 from services.podsync.core.outcomes import RETRY_SECONDS, delay_repeated_call, jitter
 from services.podsync.core.placement.pod_placement import PodPlacement
 from services.podsync.core.pod import lifecycle
+from services.podsync.core.pod.claim_status import has_claims
 from services.podsync.core.pod.events import Event, TimePassed
 from services.podsync.core.pod.instructions import (
     ForgetPod,
@@ -233,8 +234,8 @@ class PodSync:
         return out + self._advance_others(self.tracked[tracked.uid], had_stopped=had_stopped, now=now)
 
     def _take_in(self, tracked: TrackedPod, until: float | None, now: float) -> tuple[TrackedPod, list[PodEvent]]:
-        """Return the pod with its deadline `until`, volumes and status as of now; and the events that were noted in
-        it, which are taken out of it."""
+        """Return the pod with its deadline `until`, volumes, resource claims and status as of now; and the events that
+        were noted in it, which are taken out of it."""
         admitted = (
             tracked.saved.state is PodState.SYNC and not tracked.saved.rejected and tracked.saved.admission_decided
         )
@@ -246,9 +247,11 @@ class PodSync:
         tracked = follow_device_health(
             tracked, self.node_state.admissions.devices.reported, self.settings.device_action, now
         )
-        events = list(tracked.noted)
-        if events or volumes is not tracked.volumes:
-            tracked = replace(tracked, noted=(), volumes=volumes)
+        events, claims = list(tracked.noted), self.node_state.claims.get(tracked.uid)
+        claims_known = self.node_state.claims_known or not has_claims(tracked.saved)
+        outside = (volumes, claims, claims_known)
+        if events or outside != (tracked.volumes, tracked.claims, tracked.claims_known):
+            tracked = replace(tracked, noted=(), volumes=volumes, claims=claims, claims_known=claims_known)
         if tracked.saved.state is PodState.SYNC and tracked.observed.is_current and now >= tracked.resync_at > 0:
             # The pod is listed again from time to time, in case an event was missed.
             tracked = replace(tracked, observed=outdated(tracked.observed))

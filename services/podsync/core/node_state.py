@@ -1,4 +1,4 @@
-"""Has the state of the node: the tracked pods, the pods that sources list, what was observed of runtime and volumes.
+"""Has the state of the node: the tracked pods, those that sources list, what was observed of runtime, volumes, claims.
 Takes events in and returns which pods they touch. Decides which pods end or are orphans; `admitting` decides which are
 admitted, and `steps` what a pod needs next.
 """
@@ -7,6 +7,7 @@ from typing import Any
 
 from bus.messages.pleg import RuntimeHandler
 from bus.messages.podsync import PodState
+from bus.messages.resource_claims import PodClaims
 from bus.messages.volume import MountedVolumes
 from services.podsync.core import outcomes
 from services.podsync.core.admission.admitting import Admissions
@@ -15,9 +16,12 @@ from services.podsync.core.admission.placed import may_run
 from services.podsync.core.admission.resizes import Resizes
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.call_results import NodeRead, PodListed
+from services.podsync.core.pod.claim_status import has_claims
 from services.podsync.core.pod.events import (
     CallDone,
     CallFailed,
+    ClaimsChanged,
+    ClaimsFreshness,
     DevicesChanged,
     DevicesFreshness,
     Event,
@@ -73,6 +77,7 @@ class NodeState:
         for tracked in restored:
             self.pods.add(tracked)
         self.volumes: dict[str, MountedVolumes] = {}
+        self.claims: dict[str, PodClaims] = {}  # resource claims by pod UID
         self.forgotten: dict[str, float] = {}  # uid -> monotonic time of the last list of a pod that is gone
         self.desired: dict[str, PodDesired] = {}
         self.unclaimed: dict[str, RuntimePod] = {}  # in the runtime, without a record, listed by no source (yet)
@@ -85,6 +90,7 @@ class NodeState:
         self.skew = 0.0  # seconds of the wall clock ahead of the steady one
         self.runtime_listed = False
         self.volumes_known = False
+        self.claims_known = False  # whether `claims` has those of all pods
         self.network_ready = True
         self.network_message = ""
         self.runtime_reachable = True
@@ -154,6 +160,11 @@ class NodeState:
                 else:
                     self.volumes[uid] = volumes
                 return [uid] if uid in self.tracked else []
+            case ClaimsChanged():
+                return self._on_claims(event)
+            case ClaimsFreshness():
+                self.claims_known = event.complete and not event.stale
+                return [tracked.uid for tracked in self.pods.at_work() if has_claims(tracked.saved)]
             case RuntimeListed():
                 self.runtime_listed = event.complete and not event.stale
                 return []
@@ -313,6 +324,13 @@ class NodeState:
             return []
         self.pods.put(tracked.with_probes(event.container_id, event.results))
         return [tracked.uid]
+
+    def _on_claims(self, event: ClaimsChanged) -> list[str]:
+        if event.claims is None:
+            self.claims.pop(event.uid, None)
+        else:
+            self.claims[event.uid] = event.claims
+        return [event.uid] if event.uid in self.tracked else []
 
     def _on_unwanted(self, uid: str, now: float) -> list[str]:
         tracked = self.tracked.get(uid)

@@ -153,14 +153,16 @@ def _essence(pod: Object) -> tuple[object, ...]:
 
 
 def _status_for_podsync(pod: Object) -> tuple[object, ...]:
-    """Return whether the pod has ended, and the conditions that are not the node's or that a readiness gate names."""
+    """Return whether the pod has ended, the conditions that are not the node's or that a readiness gate names, and what
+    names the pod's resource claims."""
     status = dictionary(pod.get("status"))
     phase, conditions = status.get("phase"), status.get("conditions")
     gates = [gate.get("conditionType") for gate in (pod.get("spec") or {}).get("readinessGates") or ()]
     own = [kind for kind in POD_CONDITIONS if kind not in gates]
     listed = conditions if isinstance(conditions, list) else ()
     others = [entry for entry in listed if not isinstance(entry, dict) or entry.get("type") not in own]
-    return phase if phase in TERMINAL_PHASES else "", others
+    claims = (status.get("resourceClaimStatuses"), status.get("extendedResourceClaimStatus"))
+    return phase if phase in TERMINAL_PHASES else "", others, claims
 
 
 def _taken_message(pod: Object, source: str, holder: str) -> str:

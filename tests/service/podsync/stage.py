@@ -11,6 +11,7 @@ from bus.messages.pleg import NodeObserved
 from bus.messages.podsync import PodStatus
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import (
+    CLAIMS_PREPARED,
     DEVICES_RESOURCES,
     NODE_OBJECT,
     NODE_OBSERVED,
@@ -64,6 +65,7 @@ class Stage:
         self.probed = self.buses["pleg"].own(PROBES_RESULTS)
         self.node = self.buses["pleg"].own(NODE_OBSERVED)
         self.mounted = self.buses["volume"].own(VOLUMES_MOUNTED)
+        self.claims = self.buses["volume"].own(CLAIMS_PREPARED)
         self.buses["volume"].own(DEVICES_RESOURCES).mark_complete()  # no device plugin has ever registered
         self.admitted = self.buses["server"].follow(PODS_ADMITTED, on_change)
         self.volumes = self.buses["server"].follow(PODS_VOLUMES, on_change)
@@ -76,7 +78,7 @@ class Stage:
         """The other services without anything to report, and a runtime that is ready."""
         for bus in self.buses.values():
             await bus.start()
-        for stream in (self.desired, self.seen, self.mounted):
+        for stream in (self.desired, self.seen, self.mounted, self.claims):
             stream.mark_complete()
         ready = NodeObserved(observed_at=1.0, runtime_reachable=True, runtime_ready=True, network_ready=True)
         self.node.put("node", ready)

@@ -59,10 +59,9 @@ def everything(stage: Stage) -> Any:
         (static(containers=wanting("cpu", "1000000")), "UnexpectedAdmissionError"),  # critical, and nothing to preempt
         (static(nodeSelector={"disk": "ssd"}), "NodeAffinity"),
         (static(os={"name": "windows"}), "PodOSNotSupported"),
-        (static(resourceClaims=[{"name": "gpu"}]), "PodFeatureUnsupported"),
         (static(containers=[a_container(f"c{number}") for number in range(1000)]), "PodFeatureUnsupported"),
     ],
-    ids=["fits", "cpu", "labels", "os", "claims", "large"],
+    ids=["fits", "cpu", "labels", "os", "large"],
 )
 async def test_the_answer_is_the_verdict_on_the_same_pod_and_changes_nothing(
     tmp_path: Path, pod: dict[str, Any], reason: str

@@ -111,7 +111,7 @@ def test_what_a_pod_is_called_does_not_reach_the_terminal_as_it_is() -> None:
 
 
 def test_the_data_has_each_finding_and_each_reason() -> None:
-    pod = verdict_on(a_pod(resourceClaims=[{"name": "gpu"}]), NodeSupport())
+    pod = verdict_on(a_pod(os={"name": "windows"}), NodeSupport())
     finding = Finding(section=Section.DISK, severity=Severity.PROBLEM, what="full", where="/", remedy="free it")
     found = report_data(Report(node="n1", findings=(finding,), pods=(pod,)))
     assert (found["canTakeOver"], found["problems"], found["warnings"]) == (False, 2, 0)
@@ -127,9 +127,9 @@ def test_the_data_has_each_finding_and_each_reason() -> None:
             "running": True,
             "reasons": [
                 {
-                    "field": "spec.resourceClaims",
+                    "field": "spec.os.name",
                     "effect": "rejected",
-                    "consequence": "the pod is rejected with the reason PodFeatureUnsupported",
+                    "consequence": "the pod is rejected with the reason PodOSNotSupported",
                 }
             ],
         }

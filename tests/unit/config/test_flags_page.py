@@ -49,7 +49,7 @@ def test_every_gate_that_a_process_reads_is_on_the_page() -> None:
     table = sections()["Feature gates"]
     assert not [name for name in GATE_READERS if f"\n| `{name}` | " not in table]
     assert "\n| `RestartAllContainersOnContainerExits` | " in table  # the Node declares it
-    assert "\n| `DRAExtendedResource` | " not in table
+    assert "\n| `DRAPartitionableDevices` | " not in table
 
 
 @pytest.mark.parametrize(

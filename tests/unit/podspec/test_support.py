@@ -9,7 +9,6 @@ import pytest
 from services.podsync.core.admission.node_view import MachineFacts, NodeView
 from services.podsync.core.admission.taken import taken_by
 from services.podsync.core.admission.verdict import admit
-from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.volume.core.files.files_source import PartReader, RefusedPart
 from services.volume.core.specs.volume_spec import Node, Refused
 from services.volume.plugins.projected import ProjectedPlugin
@@ -26,7 +25,7 @@ from shared.podspec.support import (
     unsupported_persistent_volume,
 )
 from shared.podspec.volume_types import PROJECTIONS, VOLUME_TYPES
-from tests.unit.podsync.cri.container_messages import a_pod, built
+from tests.unit.podsync.cri.container_messages import a_pod
 
 LIMITS = Path(__file__).parents[3] / "docs" / "limits.md"
 CLAIMED = ("persistentVolumeClaim", "ephemeral")  # stand for a PersistentVolume
@@ -105,7 +104,7 @@ def test_a_projection_is_unsupported_exactly_where_it_is_refused(kind: str) -> N
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        ({"resourceClaims": [{"name": "gpu"}]}, "PodFeatureUnsupported"),
+        ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}, ""),
         ({"os": {"name": "windows"}}, "PodOSNotSupported"),
         ({"os": {"name": "linux"}}, ""),
         (
@@ -124,16 +123,9 @@ def test_what_admission_rejects_for_good_is_unsupported(spec: dict[str, Any], re
     assert all(reason in one.consequence for one in unsupported(pod))
 
 
-def test_claims_of_a_container_make_it_wait() -> None:
-    pod = a_pod({"resources": {"claims": [{"name": "gpu"}]}})
-    with pytest.raises(ContainerConfigError, match=r"resources\.claims are not supported yet"):
-        built(pod)
-    assert found(pod) == [("spec.containers[0].resources.claims", Effect.WAITS)]
-
-
 def test_the_gravest_comes_first() -> None:
     pod = mounting({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}, volumes=[{"name": "v", "fc": {}}])
-    pod["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    pod["spec"]["os"] = {"name": "windows"}
     assert [one.effect for one in unsupported(pod)] == [Effect.REJECTED, Effect.WAITS]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import PodStatus
+from bus.messages.resource_claims import PodClaims
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.cri.resize_writes import MemoryInUseError
@@ -14,6 +15,8 @@ from services.podsync.core.placement.pod_placement import PodPlacement
 from services.podsync.core.pod.events import (
     DEVICES_REFUSED,
     CallFailed,
+    ClaimsChanged,
+    ClaimsFreshness,
     DevicesChanged,
     DevicesFreshness,
     Event,
@@ -82,6 +85,8 @@ class Play(RuntimeModel):
     machine: str = ""  # identity of the machine's boot, as of the next start of podsync
     mistakes_expected: bool = False
     devices: dict[str, DeviceResource] = field(default_factory=dict)  # of device plugins, by resource
+    claims: dict[str, PodClaims] = field(default_factory=dict)  # resource claims as volume publishes them, by pod
+    claims_listed: bool = True  # whether volume has published all of them, as of the next start
     device_action: DeviceAction = DeviceAction.NONE  # as of the next start
 
     def __post_init__(self) -> None:
@@ -110,6 +115,8 @@ class Play(RuntimeModel):
             self.handle(DevicesChanged(name=resource.resource, resource=resource))
         if self.plugins_listed:
             self.handle(DevicesFreshness(complete=True, stale=False))
+        if self.claims_listed:
+            self._hand_over_claims()
         if self.listed:
             for uid in self.sandboxes:
                 self.handle(PodObserved(observation=self.look(uid)))
@@ -164,6 +171,19 @@ class Play(RuntimeModel):
         self.handle(DevicesChanged(name=resource.resource, resource=resource))
         self.run()
 
+    def list_claims(self) -> None:
+        """Let volume publish the resource claims of all pods."""
+        self._hand_over_claims()
+        self.run()
+
+    def put_claims(self, uid: str, claims: PodClaims | None) -> None:
+        """Let volume publish the resource claims of a pod; None = it has none (any more)."""
+        self.claims.pop(uid, None)
+        if claims is not None:
+            self.claims[uid] = claims
+        self.handle(ClaimsChanged(uid=uid, claims=claims))
+        self.run()
+
     def exit(self, uid: str, code: int, name: str = "c", reason: str = "") -> None:
         """The container's process ends by itself; pleg sees it."""
         for i, c in enumerate(self.containers[uid]):
@@ -197,6 +217,11 @@ class Play(RuntimeModel):
     def reason(self, container: str, uid: str = "u1") -> tuple[str, str]:
         """Why the container waits: reason and message, "" where it does not."""
         return self.core.tracked[uid].progress(container).reason or ("", "")
+
+    def _hand_over_claims(self) -> None:
+        for claims in self.claims.values():
+            self.handle(ClaimsChanged(uid=claims.uid, claims=claims))
+        self.handle(ClaimsFreshness(complete=True, stale=False))
 
     def _take(self, instructions: list[Instruction]) -> None:
         self.queue += instructions

@@ -269,10 +269,10 @@ def test_a_network_that_is_not_ready_holds_pod_networks_back_but_not_host_networ
 
 def test_what_this_agent_cannot_carry_out_is_refused_and_goes_when_it_is_dropped() -> None:
     play = Play()
-    play.want(a_pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "g"}]))
+    play.want(a_pod(os={"name": "windows"}))
     assert play.log == []
-    assert status_of(play)["reason"] == "PodFeatureUnsupported"
-    assert status_of(play)["message"].startswith("Pod was rejected: Pod requires node features")
+    assert status_of(play)["reason"] == "PodOSNotSupported"
+    assert status_of(play)["message"].startswith("Pod was rejected: Failed to admit pod as the OS field")
     play.drop("u1")
     assert play.disk == {}
 

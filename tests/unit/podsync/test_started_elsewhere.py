@@ -231,13 +231,13 @@ def test_a_pod_of_the_api_server_that_has_failed_is_ended_again_and_stays_failed
 
 def test_a_rejected_pod_that_runs_is_ended() -> None:
     play = Play(source="api")
-    play.want(a_pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "g"}]))
+    play.want(a_pod(os={"name": "windows"}))
     assert play.published["u1"].admitted.rejected
     start_elsewhere(play, "u1")
     restart(play)
     play.observe("u1")
     assert play.running("u1") == []
-    assert play.statuses["u1"].status["reason"] == "PodFeatureUnsupported"
+    assert play.statuses["u1"].status["reason"] == "PodOSNotSupported"
 
 
 def test_finished_is_not_published_before_the_pod_was_listed_in_the_runtime() -> None:

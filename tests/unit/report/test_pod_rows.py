@@ -101,6 +101,17 @@ def test_a_volume_that_fails_is_named_before_the_container_that_waits_for_it() -
     assert row(status, volumes=pending)[1] == "the mounting of v"
 
 
+def test_a_pod_without_a_sandbox_waits_for_what_its_condition_says() -> None:
+    text = "the pod waits for resource claims: gpu (ResourceClaim web-gpu), not prepared since 2030-01-01T00:00:00Z: no"
+    condition = {"type": "PodReadyToStartContainers", "status": "False", "reason": "ResourceClaimNotPrepared"}
+    status = {"phase": "Pending", "containerStatuses": [container("a", waiting("ContainerCreating"))]}
+    assert row({**status, "conditions": [{**condition, "message": text}]}) == (
+        "ContainerCreating",
+        text.removeprefix("the pod waits for "),
+    )
+    assert row({**status, "conditions": [{"type": "PodReadyToStartContainers", "status": "False"}]})[1] != ""
+
+
 def test_a_rejected_pod_waits_for_nothing_and_shows_the_reason() -> None:
     status = {"phase": "Failed", "reason": "OutOfcpu", "message": "no room"}
     assert row(status, admitted={"rejected": "OutOfcpu", "state": "sync"}) == (

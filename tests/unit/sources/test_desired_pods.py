@@ -168,9 +168,11 @@ def api_pod(**status: Any) -> Object:
         ({"phase": "Running"}, {"phase": "Failed"}, "changed a"),
         ({}, {"conditions": [{"type": "example.com/gate", "status": "True"}]}, "changed a"),
         ({"gated": True}, {"gated": True, "conditions": [{"type": "Ready", "status": "True"}]}, "changed a"),
+        ({}, {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "a-gpu"}]}, "changed a"),
+        ({}, {"extendedResourceClaimStatus": {"resourceClaimName": "a-ext"}}, "changed a"),
     ],
 )
-def test_of_the_status_only_an_end_and_conditions_of_others_change_the_pod(
+def test_of_the_status_only_an_end_conditions_of_others_and_names_of_claims_change_the_pod(
     before: Object, after: Object, expected: str
 ) -> None:
     desired = DesiredPods(frozenset({"api"}))

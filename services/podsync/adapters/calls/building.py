@@ -18,6 +18,7 @@ from services.podsync.adapters.calls.pod_operations import (
 )
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.pod.subpaths import has_subpaths
+from services.podsync.core.cri.claim_setup import claim_devices
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.cri.container_config import container_config
 from services.podsync.core.cri.container_inputs import ContainerInputs
@@ -144,6 +145,7 @@ async def _create(
                 image_volumes=dict(call.image_volumes),
                 target_id=call.target_id,
                 mappings=mappings,
+                claim_devices=claim_devices(spec, view.needed_claims, view.claims),
                 volume_groups=volume_groups(view),
             )
             config = await operations.build(

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import RuntimeHandler
+from bus.messages.resource_claims import PodClaims
 from bus.messages.volume import MountedVolumes
 from services.podsync.adapters.calls.call_slots import CallPriority, CallSlots
 from services.podsync.adapters.cluster_reads import ClusterReads
@@ -53,6 +54,8 @@ class PodView:
     namespace: str
     pod: Object
     volumes: MountedVolumes | None
+    claims: PodClaims | None = None
+    needed_claims: tuple[str, ...] = ()  # names within the pod of the resource claims that it needs
     allocation: Allocation | None = None  # from the record; None = what the spec lists
     placement: PodPlacement = NOT_PLACED  # from the record
     static: bool = True  # from any source but the API

@@ -46,6 +46,7 @@ from services.podsync.core.placement.pod_placement import (
 )
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.call_results import DevicesAllocated, DevicesPreferred
+from services.podsync.core.pod.claim_status import with_claim_status, without_claimed_resources
 from services.podsync.core.pod.device_need import DeviceNeed, describe_wait
 from services.podsync.core.pod.events import DEVICES_REFUSED, CallDone, CallFailed
 from services.podsync.core.pod.instructions import AllocatePodDevices, AskPreferredDevices
@@ -128,7 +129,7 @@ class Admissions:
         if is_final and tracked.asks_for_node:  # the Node was read: a pod that waits for a plugin next reads it no more
             tracked = replace(tracked, asks_for_node=False)
             self._pods.put(tracked)
-        pod, phase = tracked.saved.pod, str(tracked.api_status.get("phase") or "")
+        pod, phase = with_claim_status(tracked.saved), str(tracked.api_status.get("phase") or "")
         view = self._view_for(tracked, node, now)
         all_listed = self._all_listed()
         none_awaited = all_listed and not self.inherited.by_uid
@@ -291,7 +292,7 @@ class Admissions:
     def awaited_by(self, pod: Object) -> str:
         """Return for which device plugins the verdict on a new pod would wait now, "" = for none."""
         view = replace(self.view(self.node), waits_for_plugins=self.facts.placer is not None)
-        return describe_wait(awaited_plugins(pod, view, None))
+        return describe_wait(awaited_plugins(without_claimed_resources(pod), view, None))
 
     def others(self, pod: Object, source: str) -> list[TrackedPod]:
         """Return the active pods beside one that this source would list now: without its pod of the same name."""

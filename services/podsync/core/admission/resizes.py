@@ -21,6 +21,7 @@ from services.podsync.core.pod.allocation import (
     resize_event,
     with_allocation,
 )
+from services.podsync.core.pod.claim_status import with_claim_status
 from services.podsync.core.pod.instructions import Call, CreateContainer, PreparePod, ResizePod
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.pod.tracked_pods import TrackedPods
@@ -78,7 +79,8 @@ class Resizes:
         phase = str(tracked.api_status.get("phase") or "")
         view = self._admissions.view(self._admissions.node)
         saved, taken = tracked.saved, self._admissions.taken()
-        verdict = decide_resize(wanted, saved.pod, phase, view, taken, saved.placement)
+        listed = with_allocation(with_claim_status(saved), pending.wanted)
+        verdict = decide_resize(listed, saved.pod, phase, view, taken, saved.placement)
         if verdict.reason:
             return self._refuse(tracked, pending, verdict, now)
         if verdict.victims and not self._admissions.sources_complete:

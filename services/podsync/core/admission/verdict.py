@@ -17,6 +17,7 @@ from services.podsync.core.placement.device_policy import PreferenceNeededError
 from services.podsync.core.placement.hint import PlacementError
 from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
 from services.podsync.core.pod.allocation import Allocation, allocation_of
+from services.podsync.core.pod.claim_status import without_claimed_resources
 from services.podsync.core.pod.device_need import DeviceNeed
 from services.podsync.core.pod.gated_fields import POD_LEVEL_RESOURCES, RESTART_ALL, lacks_restart_all
 from shared.model.frozen_copy import replace
@@ -61,9 +62,10 @@ def admit(
     *,
     placement: PodPlacement | None = None,
 ) -> Verdict:
-    """Decide whether to admit a pod, with the kubelet's checks in its order: the first failure counts. `phase`: the
-    pod's phase in the API server, "" = none; `others`: what the pods on the node take, without this one; `placed`:
-    their CPUs, NUMA memory and devices; `placement`: what the pod has of these already, None = it is placed now."""
+    """Decide whether to admit a pod, with the kubelet's checks in its order: the first failure counts. `pod`: of its
+    status only what names its resource claims counts; `phase`: the pod's phase in the API server, "" = none; `others`:
+    what the pods on the node take, without this one; `placed`: their CPUs, NUMA memory and devices; `placement`: what
+    the pod has of these already, None = it is placed now."""
     verdict = _check_all(pod, phase, view, others, placed, placement)
     if view.shuts_down and not verdict.reason:
         return Verdict(reason=NODE_SHUTDOWN, message="Pod was rejected as the node is shutting down.")
@@ -73,16 +75,17 @@ def admit(
 def _check_all(
     pod: Object, phase: str, view: NodeView, others: Taken, placed: Placed, placement: PodPlacement | None
 ) -> Verdict:
+    taking = without_claimed_resources(pod)
     for verdict in (_check_size(pod), _check_pressure(pod, view), _check_sysctls(pod, view)):
         if verdict.reason:
             return verdict
-    if awaited := awaited_plugins(pod, view, placement):
+    if awaited := awaited_plugins(taking, view, placement):
         return Verdict(need=DeviceNeed(awaited=awaited))
-    given = _place(pod, view, placed) if placement is None else Verdict(placement=placement)
+    given = _place(taking, view, placed) if placement is None else Verdict(placement=placement)
     for verdict in (given, _check_platform(pod, view)):
         if verdict.reason or verdict.need is not None:
             return verdict
-    verdict = _check_fit(pod, _with_room_for_devices(view, given.placement), others)
+    verdict = _check_fit(taking, _with_room_for_devices(view, given.placement), others)
     if verdict.reason:
         return verdict
     if phase in ("", "Pending") and _needs_apparmor(pod) and not view.facts.apparmor:
@@ -113,11 +116,9 @@ def _check_features(pod: Object, view: NodeView) -> Verdict:
     off = view.facts.gates_off
     if POD_LEVEL_RESOURCES in off and has_pod_level_resources(pod):
         return Verdict(reason="PodLevelResourcesNotSupported", message="PodLevelResources feature gate is disabled")
-    missing = ["dynamic resource claims"] if (pod.get("spec") or {}).get("resourceClaims") else []
-    missing += [RESTART_ALL] if lacks_restart_all(pod, off) else []
-    if not missing:
+    if not lacks_restart_all(pod, off):
         return Verdict()
-    text = f"Pod requires node features that are not available: {', '.join(missing)}"
+    text = f"Pod requires node features that are not available: {RESTART_ALL}"
     return Verdict(reason="PodFeatureUnsupported", message=text)
 
 

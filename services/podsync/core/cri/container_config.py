@@ -1,6 +1,6 @@
 """Builds the CRI ContainerConfig of one container (pods.md 6.2). Sends nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from services.podsync.core.cri.config_errors import ContainerConfigError
@@ -53,8 +53,6 @@ def container_config(pod: Object, container: Object, inputs: ContainerInputs, *,
     verify_non_root(pod, container, inputs.image)
     if container.get("targetContainerName") and not inputs.target_id:
         raise ContainerConfigError(f"unable to find target container {container['targetContainerName']}")
-    if (container.get("resources") or {}).get("claims"):
-        raise ContainerConfigError("resources.claims are not supported yet")
     name = str(container.get("name") or "")
     of_devices = device_setup(facts.placement, name)
     space = ExecSpace()
@@ -107,13 +105,19 @@ def container_config(pod: Object, container: Object, inputs: ContainerInputs, *,
             of_devices=of_devices.mounts,
         ),
         devices=[*of_devices.devices, *block_devices(container, inputs.volumes)],
-        CDI_devices=of_devices.cdi_devices,
+        CDI_devices=_cdi_devices(inputs.claim_devices, of_devices.cdi_devices),
         labels={**pod_labels(pod), CONTAINER_NAME: name},
         annotations={**of_devices.annotations, **_annotations(pod, container, inputs.restart_count)},
         log_path=f"{name}/{inputs.restart_count}.log",
         linux=linux,
         stop_signal=(container.get("lifecycle") or {}).get("stopSignal") if facts.stop_signals else None,
     )
+
+
+def _cdi_devices(of_claims: Sequence[str], of_plugins: Sequence[Message]) -> list[Message]:
+    """Return the CDI devices of resource claims, then those of device plugins, each once (pods.md 6.2)."""
+    given = [message(name=name) for name in of_claims]
+    return [*given, *(device for device in of_plugins if device not in given)]
 
 
 def _arguments(container: Object, field: str, env: Mapping[str, str], space: ExecSpace) -> list[str]:

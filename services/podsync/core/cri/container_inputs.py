@@ -31,4 +31,5 @@ class ContainerInputs:
     image_volumes: Mapping[str, str] = field(default_factory=dict)  # volume name -> reference of its image as pulled
     target_id: str = ""  # id of the container whose processes an ephemeral one is to see, "" = none
     mappings: Mappings | None = None  # of the pod's user namespace; None = it has none
+    claim_devices: Sequence[str] = ()  # names of CDI devices of its resource claims
     volume_groups: Sequence[int] = ()  # group ids that the pod's persistent volumes give to its processes

@@ -8,6 +8,7 @@ from typing import Any
 
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import ProbeResults, RuntimeHandler
+from bus.messages.resource_claims import PodClaims
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.pod.call_results import Result
 from services.podsync.core.pod.instructions import Call
@@ -81,6 +82,22 @@ class VolumesChanged(Event):
 @dataclass(frozen=True, kw_only=True)
 class VolumesFreshness(Event):
     """The replica of the mounted volumes is (not) complete and (not) stale."""
+
+    complete: bool
+    stale: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimsChanged(Event):
+    """The resource claims of a pod changed, or the health of their devices; None = it has none (any more)."""
+
+    uid: str
+    claims: PodClaims | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimsFreshness(Event):
+    """The replica of the resource claims is (not) complete and (not) stale."""
 
     complete: bool
     stale: bool

@@ -1,4 +1,4 @@
-"""Removes the fields of a pod's spec whose feature gates are off.
+"""Removes the fields of a pod's spec and status whose feature gates are off.
 The pod then acts as if it did not have the field, as in the kubelet (pods.md 0.2). Admission rejects a pod whose field
 may not be left out.
 """
@@ -20,6 +20,8 @@ POD_LEVEL_RESIZE = "InPlacePodLevelResourcesVerticalScaling"
 RESIZE_INIT_CONTAINERS = "InPlacePodVerticalScalingInitContainers"
 DECLARED_FEATURES = "NodeDeclaredFeatures"
 RESOURCE_HEALTH = "ResourceHealthStatus"
+RESOURCE_HEALTH_MESSAGE = "ResourceHealthStatusMessage"
+EXTENDED_CLAIMS = "DRAExtendedResource"
 POD_GATES = (
     RESTART_RULES,
     RESTART_ALL,
@@ -31,9 +33,12 @@ POD_GATES = (
     RESIZE_INIT_CONTAINERS,
     DECLARED_FEATURES,
     RESOURCE_HEALTH,
+    RESOURCE_HEALTH_MESSAGE,
+    EXTENDED_CLAIMS,
 )
 _OF_FIELDS = (RESTART_RULES, RESTART_ALL, ENV_FILES, HOSTNAME)
 _ACTION = "RestartAllContainers"
+_EXTENDED_STATUS = "extendedResourceClaimStatus"
 
 
 def gates_off(feature_gates: Mapping[str, bool]) -> frozenset[str]:
@@ -44,6 +49,9 @@ def gates_off(feature_gates: Mapping[str, bool]) -> frozenset[str]:
 def without_gated_fields(pod: Object, off: Collection[str]) -> Object:
     """Return the pod without the fields whose gates are in `off`; the same object where nothing is left out. A pod that
     needs a feature that the node would declare stays as it is: admission rejects it."""
+    status = pod.get("status")
+    if isinstance(status, dict) and (kept_status := without_gated_status(status, off)) is not status:
+        pod = {**pod, "status": kept_status}
     if not any(gate in off for gate in _OF_FIELDS) or not pod.get("spec") or lacks_restart_all(pod, off):
         return pod
     spec: Object = dict(pod["spec"])
@@ -53,6 +61,14 @@ def without_gated_fields(pod: Object, off: Collection[str]) -> Object:
         if kind in spec:
             spec[kind] = [_container(container, kind, off) for container in spec[kind] or ()]
     return pod if spec == pod["spec"] else {**pod, "spec": spec}
+
+
+def without_gated_status(status: Mapping[str, Any], off: Collection[str]) -> Mapping[str, Any]:
+    """Return the pod's status without the fields whose gates are in `off`; the same object where nothing is left
+    out."""
+    if EXTENDED_CLAIMS not in off or _EXTENDED_STATUS not in status:
+        return status
+    return {key: value for key, value in status.items() if key != _EXTENDED_STATUS}
 
 
 def lacks_restart_all(pod: Object, off: Collection[str]) -> bool:

@@ -1,11 +1,13 @@
-"""Takes what comes from a source into the tracked pod: the object without its status, changed images, resizes.
-A pod keeps its allocated resources; other resources that the source lists are a pending resize.
+"""Takes what comes from a source into the tracked pod: the object without its status, of which only the names of
+resource claims are kept, changed images, resizes. A pod keeps its allocated resources; other resources that the source
+lists are a pending resize.
 """
 
 from typing import Any
 
 from services.podsync.core.pod.allocation import PendingResize, allocation_of, as_last_shown, with_allocation
 from services.podsync.core.pod.api_baseline import valid_status
+from services.podsync.core.pod.claim_status import claim_status
 from services.podsync.core.pod.saved import Pod, Saved
 from services.podsync.core.pod.tracked_pod import TERMINAL_PHASES, Status, TrackedPod
 from shared.model import objects
@@ -42,6 +44,7 @@ def as_listed(tracked: TrackedPod, source: str, pod: Pod) -> TrackedPod:
     metadata.pop("managedFields", None)
     resource_version = str(metadata.pop("resourceVersion", "") or "")
     api_status = valid_status(pod.get("status")) if source == "api" else {}
+    claims = claim_status(pod.get("status")) if source == "api" else {}
     tracked = replace(tracked, resource_version=resource_version, api_status=api_status)
     wanted = {key: value for key, value in pod.items() if key != "status"} | {"metadata": metadata}
     allocated, pending = _as_allocated(tracked.saved, wanted)
@@ -50,8 +53,9 @@ def as_listed(tracked: TrackedPod, source: str, pod: Pod) -> TrackedPod:
         tracked = _with_changed_containers(tracked, allocated)
     else:
         allocated = saved.pod
-    if (source, allocated, pending) != (saved.source, saved.pod, saved.pending_resize):
-        saved = replace(saved, source=source, pod=allocated, pending_resize=pending)
+    listed = (source, allocated, claims, pending)
+    if listed != (saved.source, saved.pod, saved.claim_status, saved.pending_resize):
+        saved = replace(saved, source=source, pod=allocated, claim_status=claims, pending_resize=pending)
         tracked = replace(tracked, saved=saved)
     return tracked
 
@@ -61,6 +65,8 @@ def is_listed_otherwise(before: TrackedPod, after: TrackedPod) -> bool:
     no such change."""
     old, new = before.saved, after.saved
     if (old.source, old.pod, old.pending_resize) != (new.source, new.pod, new.pending_resize):
+        return True
+    if old.claim_status != new.claim_status:
         return True
     return _written_by_others(before) != _written_by_others(after)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from bus.messages.podsync import AdmittedPod, GivenDevices, NumaMemory, PodProbes, PodState, PodVolumes
 from services.podsync.core.placement.pod_placement import ContainerDevices, MemoryBlock
+from services.podsync.core.pod.claim_status import has_claims
 from services.podsync.core.pod.saved import Pod, Saved
 from shared.model.cpu_list import write_cpus
 from shared.podspec.containers import used_volumes
@@ -57,7 +58,7 @@ def published(uid: str, name: str, namespace: str, saved: Saved) -> Published:
             name=name,
             namespace=namespace,
             state=saved.state,
-            pod=_for_volumes(saved.pod) if volumes else {},
+            pod=_for_volumes(saved) if volumes or (has_claims(saved) and _may_run(saved)) else {},
             volumes=volumes,
         ),
         probes=probes if probed else None,
@@ -98,13 +99,14 @@ def _may_run(saved: Saved) -> bool:
     return saved.admission_decided and not saved.rejected and saved.state in (PodState.SYNC, PodState.TERMINATING)
 
 
-def _for_volumes(pod: Pod) -> Pod:
-    """Return the pod with only the fields from which volumes are made."""
-    spec = dict(pod.get("spec") or {})
+def _for_volumes(saved: Saved) -> Pod:
+    """Return the pod with only the fields from which volumes are made, and those that name its resource claims."""
+    spec = dict(saved.pod.get("spec") or {})
     for kind in _CONTAINERS:
         if spec.get(kind):
             spec[kind] = [_only(container, _FOR_VOLUMES) for container in spec[kind]]
-    return {"metadata": _only(pod.get("metadata") or {}, _METADATA), "spec": spec}
+    fields = {"metadata": _only(saved.pod.get("metadata") or {}, _METADATA), "spec": spec}
+    return fields | ({"status": dict(saved.claim_status)} if saved.claim_status else {})
 
 
 def _probed_containers(saved: Saved) -> dict[str, Any]:

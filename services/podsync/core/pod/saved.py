@@ -75,6 +75,8 @@ class Saved:
     source: str = ""
     pod: Pod = field(default_factory=dict)  # {} = known only from the runtime
     state: PodState = PodState.SYNC
+    # What the API server's status names of its resource claims (`claim_status`), {} = nothing.
+    claim_status: Mapping[str, Any] = field(default_factory=dict)
     deleted: bool = False  # whether no source lists it any more
     restart_requested: bool = False  # whether it was listed again under the same UID while terminating
     admission_decided: bool = True

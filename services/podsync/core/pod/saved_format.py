@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress
-from services.podsync.core.pod.gated_fields import without_gated_fields
+from services.podsync.core.pod.claim_status import claim_status
+from services.podsync.core.pod.gated_fields import without_gated_fields, without_gated_status
 from services.podsync.core.pod.placement_format import plain_placement, read_placement
 from services.podsync.core.pod.progress import LastWritten
 from services.podsync.core.pod.saved import (
@@ -83,12 +84,13 @@ def restore_all(
         try:
             tracked = restore(data)
             pod = without_gated_fields(tracked.saved.pod, gates_off)
+            claims = without_gated_status(tracked.saved.claim_status, gates_off)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             errors[uid] = f"{type(error).__name__}: {error}"
             continue
-        pods.append(
-            replace(tracked, saved=replace(tracked.saved, pod=pod)) if pod is not tracked.saved.pod else tracked
-        )
+        if pod is not tracked.saved.pod or claims is not tracked.saved.claim_status:
+            tracked = replace(tracked, saved=replace(tracked.saved, pod=pod, claim_status=claims))
+        pods.append(tracked)
     return pods, errors
 
 
@@ -108,6 +110,7 @@ def restore(data: dict[str, Any]) -> TrackedPod:
     entries |= _resources(entries)
     entries["shutdown"] = _shutdown(entries)
     entries["placement"] = read_placement(entries.get("placement", {}))
+    entries["claim_status"] = claim_status(entries.get("claim_status", {}))
     pre_stops = entries.get("pre_stops", {}).items()
     entries["pre_stops"] = {name: at for name, at in pre_stops if isinstance(at, float | int)}
     saved, attempts = _part(Saved, entries), _part(Attempts, entries)

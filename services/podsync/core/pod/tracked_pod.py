@@ -13,6 +13,7 @@ from typing import Any
 
 from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import PodState
+from bus.messages.resource_claims import PodClaims
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.pod.device_need import DeviceNeed
 from services.podsync.core.pod.instructions import Call
@@ -79,6 +80,8 @@ class TrackedPod:
     api_status: Status = field(default_factory=dict)  # as the API server has it, {} for a static pod
     resource_version: str = ""  # of the API object
     volumes: MountedVolumes | None = None
+    claims: PodClaims | None = None  # its resource claims as volume has published them
+    claims_known: bool = True  # whether volume has published those of all pods, and is not stale
     observed: Observed = field(default_factory=Observed)
     retry: Retry = field(default_factory=Retry)
     setup: PodSetup = field(default_factory=PodSetup)

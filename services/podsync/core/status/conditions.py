@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.allocation import RESIZE_IN_PROGRESS, RESIZE_PENDING
+from services.podsync.core.pod.awaited_claims import CLAIM_NOT_PREPARED, describe_failed, holds_claims
 from services.podsync.core.pod.device_need import PLUGIN_NOT_READY, describe_wait
 from services.podsync.core.pod.tracked_pod import TERMINAL_PHASES, TrackedPod
 from services.podsync.core.status.container_status import ContainerStatuses
@@ -42,7 +43,7 @@ def conditions(tracked: TrackedPod, shown: ContainerStatuses, phase: str, *, now
     wanted |= {kind: value for kind, (value, _) in resizes.items()}
     if may_restart_all(tracked):
         wanted[RESTARTING_ALL] = _restarting_all(tracked, phase)
-    if tracked.saved.state in (PodState.TERMINATED, PodState.FINISHED) and tracked.saved.ending.get("disruption"):
+    if _is_shown_as_over(tracked) and tracked.saved.ending.get("disruption"):
         wanted[DISRUPTION_TARGET] = ConditionValue(True, "TerminationByKubelet", tracked.saved.ending["disruption"])
     if tracked.saved.shutdown is not None and phase not in TERMINAL_PHASES:
         wanted["Ready"] = ConditionValue(False, SHUTDOWN_REASON, SHUTDOWN_MESSAGE)
@@ -60,6 +61,12 @@ def conditions(tracked: TrackedPod, shown: ContainerStatuses, phase: str, *, now
         owned.append(condition)
     others = [c for c in _api_conditions(tracked) if c.get("type") not in (*wanted, *POD_CONDITIONS)]
     return owned + [c for c in others if not is_of_shutdown(c)]
+
+
+def _is_shown_as_over(tracked: TrackedPod) -> bool:
+    """Return whether the terminal phase of the pod may be shown, see `withheld`."""
+    state = tracked.saved.state
+    return state is PodState.FINISHED or (state is PodState.TERMINATED and not holds_claims(tracked))
 
 
 def _resizes(tracked: TrackedPod) -> dict[str, tuple[ConditionValue, int]]:
@@ -80,8 +87,23 @@ def _ready_to_start(tracked: TrackedPod) -> ConditionValue:
         text = f"the pod waits for {describe_wait(need.awaited)}"
         return ConditionValue(False, PLUGIN_NOT_READY, text)
     if tracked.observed.is_current:
-        return ConditionValue(not decide_sandbox(tracked).create)
-    return ConditionValue(_was_true(tracked, "PodReadyToStartContainers"))
+        has_sandbox = not decide_sandbox(tracked).create
+    else:
+        has_sandbox = _was_true(tracked, "PodReadyToStartContainers")
+    if has_sandbox or tracked.saved.state is not PodState.SYNC:
+        return ConditionValue(has_sandbox)
+    return _without_sandbox(tracked)
+
+
+def _without_sandbox(tracked: TrackedPod) -> ConditionValue:
+    """Return the condition of a pod that has no sandbox: it may wait for a resource claim whose driver is away. Until
+    volume has published the claims, it is what was shown of them last."""
+    if text := describe_failed(tracked):
+        return ConditionValue(False, CLAIM_NOT_PREPARED, f"the pod waits for {text}")
+    before = next((c for c in tracked.status.get("conditions") or () if c.get("reason") == CLAIM_NOT_PREPARED), None)
+    if before is not None and tracked.claims is None and not tracked.claims_known:
+        return ConditionValue(False, CLAIM_NOT_PREPARED, str(before.get("message") or ""))
+    return ConditionValue(False)
 
 
 def _initialized(tracked: TrackedPod, shown: ContainerStatuses, phase: str) -> ConditionValue:

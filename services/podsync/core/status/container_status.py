@@ -8,6 +8,7 @@ from typing import Any
 from bus.messages.podsync import PodState
 from services.podsync.core.placement.reported_devices import Reported
 from services.podsync.core.pod.tracked_pod import TrackedPod
+from services.podsync.core.status.claim_health import with_claim_health
 from services.podsync.core.status.container_facts import ContainerFacts, container_facts, shown_resources
 from services.podsync.core.status.container_state import (
     DELETED,
@@ -58,9 +59,11 @@ def container_statuses(
     *,
     recursive: bool = False,
     devices: Reported | None = None,
+    messages: bool = True,
 ) -> ContainerStatuses:
     """Return one status for each container of the spec. `recursive`: the runtime makes read-only mounts recursive.
-    `devices`: what device plugins report, None = statuses do not show the health of devices."""
+    `devices`: what device plugins report, None = statuses do not show the health of devices; `messages`: they show
+    what drivers of resource claims say about it."""
     inits, regulars, ephemerals = tracked.init_containers, tracked.containers, tracked.ephemeral_containers
     waiting = "PodInitializing" if inits else "ContainerCreating"
     limit = MAX_POD_MESSAGE_BYTES // (len(inits) + len(regulars) + len(ephemerals) or 1)
@@ -78,6 +81,7 @@ def container_statuses(
             runtime_name=runtime_name,
             recursive=recursive,
             devices=devices,
+            messages=messages,
         )
         return with_cut_messages(builder.status(), limit)
 
@@ -127,17 +131,21 @@ class _StatusBuilder:
     waiting: str  # the reason while it has not been started
     runtime_name: str
     recursive: bool  # whether read-only mounts are recursive where possible
-    devices: Reported | None  # by device plugins; None = their health is not shown
+    devices: Reported | None  # by device plugins; None = no health of devices is shown
+    messages: bool  # of drivers of resource claims about the health, are shown
 
     def status(self) -> Json:
         """Return the status as it is to be shown now."""
-        given = self.tracked.saved.placement.containers.get(str(self.spec["name"]))
-        if self.devices is None or given is None or not given.devices or self.kind is not ContainerKind.REGULAR:
+        if self.devices is None or self.kind is not ContainerKind.REGULAR:
             return self._without_devices()
+        status, before = self._without_devices(), self.before or {}
         # A pod that has ended keeps what was shown: its devices may be those of another pod now.
         is_over = self.tracked.saved.state in (PodState.TERMINATED, PodState.FINISHED)
-        reported = {} if is_over else self.devices
-        return with_device_status(self._without_devices(), self.before or {}, given.devices, reported)
+        given = self.tracked.saved.placement.containers.get(str(self.spec["name"]))
+        if given is not None and given.devices:
+            status = with_device_status(status, before, given.devices, {} if is_over else self.devices)
+        claims = None if is_over else self.tracked.claims
+        return with_claim_health(status, before, self.spec, claims, messages=self.messages)
 
     def _without_devices(self) -> Json:
         instances = self.tracked.instances_of(self.spec["name"])

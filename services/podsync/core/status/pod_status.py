@@ -7,7 +7,12 @@ from typing import Any
 from bus.messages.pleg import RuntimeHandler
 from bus.messages.podsync import PodState
 from services.podsync.core.placement.reported_devices import Reported
-from services.podsync.core.pod.gated_fields import POD_LEVEL_RESIZE, RESOURCE_HEALTH, SANDBOX_CONDITION
+from services.podsync.core.pod.gated_fields import (
+    POD_LEVEL_RESIZE,
+    RESOURCE_HEALTH,
+    RESOURCE_HEALTH_MESSAGE,
+    SANDBOX_CONDITION,
+)
 from services.podsync.core.pod.pod_addresses import addresses
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.status.conditions import conditions
@@ -48,6 +53,7 @@ def pod_status(
         runtime_name,
         recursive=_mounts_recursively(tracked, handlers),
         devices=None if RESOURCE_HEALTH in gates_off else devices,
+        messages=RESOURCE_HEALTH_MESSAGE not in gates_off,
     )
     phase = pod_phase(tracked, containers, over=over)
     shown = conditions(tracked, containers, phase, now=now)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bus.messages.podsync import PodState
+from services.podsync.core.pod.awaited_claims import holds_claims
 from services.podsync.core.pod.tracked_pod import TERMINAL_PHASES, TrackedPod
 from services.podsync.core.status.container_state import TERMINATED, lost
 from services.podsync.core.status.container_status import ContainerStatuses
@@ -17,8 +18,9 @@ _GUARDED = ("containerStatuses", "initContainerStatuses")
 
 
 def withheld(tracked: TrackedPod, status: Json) -> Json:
-    """Return what may be shown of the status. A terminal phase is shown once nothing of the pod can run. The earlier
-    status stays while a container would leave an end that it may not leave, or a finished pod runs or is ended again.
+    """Return what may be shown of the status. A terminal phase is shown once nothing of the pod can run, and its
+    resource claims are unprepared. The earlier status stays while a container would leave an end that it may not leave,
+    or a finished pod runs or is ended again.
     """
     if tracked.saved.rejected:
         return status
@@ -26,7 +28,9 @@ def withheld(tracked: TrackedPod, status: Json) -> Json:
     ends_again = tracked.saved.state is PodState.TERMINATING and tracked.saved.finished_at > 0
     if runs_again or ends_again or illegally_restarted(tracked, status):
         return tracked.status
-    if status["phase"] not in TERMINAL_PHASES or tracked.saved.state not in (PodState.SYNC, PodState.TERMINATING):
+    may_run = tracked.saved.state in (PodState.SYNC, PodState.TERMINATING)
+    is_held = tracked.saved.state is PodState.TERMINATED and holds_claims(tracked)
+    if status["phase"] not in TERMINAL_PHASES or not (may_run or is_held):
         return status
     if tracked.api_status.get("phase") == status["phase"]:
         return status

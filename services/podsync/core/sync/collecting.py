@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from services.podsync.core.pod.awaited_claims import describe_held
 from services.podsync.core.pod.instructions import Call, ReleasePod, RemoveContainers, RemovePodLogs, RemoveSandboxes
 from services.podsync.core.pod.step import Step, StepInputs
 from services.podsync.core.pod.tracked_pod import TrackedPod
@@ -25,12 +26,14 @@ def remove_when_due(step: Step, dead: Call | None, inputs: StepInputs) -> None:
 
 
 def terminated(tracked: TrackedPod, inputs: StepInputs) -> Step:
-    """Return the next step of a terminated pod: it waits until its volumes are unmounted, then its cgroup is
-    destroyed."""
+    """Return the next step of a terminated pod: it waits until its volumes are unmounted and its resource claims
+    unprepared, then its cgroup is destroyed."""
     if tracked.volumes is not None and tracked.volumes.volumes:
         return Step(tracked=tracked, waits_for="volumes to be unmounted")
     if not inputs.volumes_known and tracked.spec.get("volumes"):
         return Step(tracked=tracked, waits_for="the list of mounted volumes")
+    if claims := describe_held(tracked):
+        return Step(tracked=tracked, waits_for=claims)
     if not tracked.setup.released:
         return Step(tracked=tracked, call=ReleasePod(uid=tracked.uid))
     return Step(tracked=tracked, done=True)

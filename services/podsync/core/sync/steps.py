@@ -5,6 +5,7 @@ loses no plan (pods.md 5.1, 5.5). Its parts are `starting`, `stopping` and `coll
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
+from services.podsync.core.pod.awaited_claims import describe_unprepared
 from services.podsync.core.pod.instructions import KillPod, LookAtPod, PreparePod, RunPodSandbox
 from services.podsync.core.pod.observed_in_runtime import start_mark
 from services.podsync.core.pod.published_items import mounted_volumes
@@ -123,7 +124,10 @@ def _sync(tracked: TrackedPod, inputs: StepInputs) -> Step:
     resized = resize_pod(step.tracked, inputs)
     if resized.call is not None:
         return resized
-    step = start_containers(resized.tracked, actions, inputs)
+    claims = describe_unprepared(resized.tracked)  # one may have to be prepared again while containers run
+    step = start_containers(resized.tracked, replace(actions, start=()) if claims else actions, inputs)
+    if claims and actions.start:
+        step.waits_for = claims
     step.events = [*resized.events, *step.events]
     if resized.wake_at:
         step.wake_earlier(resized.wake_at)
@@ -149,6 +153,8 @@ def _before_containers(tracked: TrackedPod, inputs: StepInputs) -> Step | None:
     missing = unmounted_volumes(tracked)
     if missing:
         return Step(tracked=tracked, waits_for=f"volumes {', '.join(missing)}")
+    if not tracked.alive and (claims := describe_unprepared(tracked)):
+        return Step(tracked=tracked, waits_for=claims)
     if tracked.observed.interrupted:
         if (beside := go_on_beside(tracked)) is not None:
             return beside

@@ -75,6 +75,15 @@ DEVICES = [
 ]
 
 
+CLAIM_STATUS = {
+    "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "web-gpu"}, {"name": "nic"}],
+    "extendedResourceClaimStatus": {
+        "resourceClaimName": "web-ext",
+        "requestMappings": [{"containerName": "c", "resourceName": "example.com/tpu", "requestName": "r"}],
+    },
+}
+
+
 def full_record() -> TrackedPod:
     """A record in which no saved field has its default."""
     backoff = CrashBackoff(key="k", seconds=20.0, updated=11.0, instance="i1")
@@ -85,6 +94,7 @@ def full_record() -> TrackedPod:
         allocation=Allocation(containers={"c": {"limits": {"cpu": "1"}}}, pod={}),
         actuated={"c": {"requests": {"cpu": "1"}}},
         placement=PLACED,
+        claim_status=CLAIM_STATUS,
         pending_resize=PendingResize(
             generation=3, wanted=wanted, decided=True, reason="Deferred", message="no room", since=8.0
         ),
