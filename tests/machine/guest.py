@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 QUIET_SECONDS = 30.0  # without a sign of progress, after which a machine hangs; a command reports every 2 s
+# The same at a shutdown, whose end shows nothing: systemd waits up to 20 s for what ignores SIGTERM, as containers do,
+# and writes to the disk what is not there yet.
+_QUIET_SHUTDOWN_SECONDS = 120.0
 _MAX_START_SECONDS = 600.0  # for a command that is not waited for
 _LOOK_EVERY = 0.5  # seconds; what shows progress besides the line is looked at so often
 
@@ -38,11 +41,11 @@ class Guest:
                 return words[0]
 
     def wait_for_end(self, seconds: float) -> None:
-        """Return when the machine has ended. MachineError after that time, or after QUIET_SECONDS without progress."""
+        """Return when the machine has ended. MachineError after that time, or after two minutes without progress."""
         deadline = time.monotonic() + seconds
         with suppress(MachineEndedError):
             while True:
-                self._next(deadline, "the machine does not shut down")
+                self._next(deadline, "the machine does not shut down", _QUIET_SHUTDOWN_SECONDS)
 
     def run(self, command: Sequence[str], seconds: float) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end; the return code is negative for a signal. MachineError after that time, or when the
@@ -75,15 +78,15 @@ class Guest:
             raise MachineError(f"the machine has ended, or reads nothing: {error}") from error
         return str(self._number)
 
-    def _next(self, deadline: float, what: str) -> list[str]:
+    def _next(self, deadline: float, what: str, max_quiet: float = QUIET_SECONDS) -> list[str]:
         """The words of the next line."""
         quiet_since, progress = time.monotonic(), self._progress()
         while b"\n" not in self._buffer:
             now = time.monotonic()
             if self._progress() != progress:
                 quiet_since, progress = now, self._progress()
-            if now > deadline or now - quiet_since > QUIET_SECONDS:
-                reason = "too late" if now > deadline else f"no sign of progress for {QUIET_SECONDS:.0f} s"
+            if now > deadline or now - quiet_since > max_quiet:
+                reason = "too late" if now > deadline else f"no sign of progress for {max_quiet:.0f} s"
                 raise MachineError(f"{what}: {reason}")
             try:
                 self._line.settimeout(_LOOK_EVERY)

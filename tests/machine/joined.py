@@ -131,6 +131,7 @@ class MachineCluster(Cluster):
 
     async def end_pods(self) -> None:
         """Delete the pods that there are, and wait until the API server has none."""
+        self.machine.must("true")  # one that does not answer any more would be waited for in vain
         names = [pod["metadata"]["name"] for pod in await self.items(paths.pods("default"))]
         for name in names:
             await self.delete_pod(name)

@@ -20,7 +20,7 @@ from tools.oci_image import archive, read_busybox
 
 T = TypeVar("T")
 
-_BOOT_SECONDS = 300.0  # at most; one that shows nothing for guest.QUIET_SECONDS has failed before
+_BOOT_SECONDS = 600.0  # at most; one that shows nothing for guest.QUIET_SECONDS has failed before
 _MAX_COMMAND_SECONDS = 1200.0  # `apt install` on a bare root took 600 beside much other work
 
 

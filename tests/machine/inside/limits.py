@@ -163,13 +163,21 @@ async def test_the_summary_shows_the_swap_of_a_container_and_of_the_node(stage: 
     assert node["swapUsageBytes"] > 0
 
 
-async def test_a_container_over_its_memory_limit_is_oom_killed_as_a_whole(stage: Stage) -> None:
+def killed_for_memory(stage: Stage) -> int:
+    """Processes of pods that the kernel has killed for their memory."""
+    return counts(f"{stage.world.home.path.name}/kubepods", "memory.events")["oom_kill"]
+
+
+async def test_a_container_over_its_memory_limit_is_killed_by_the_kernel(stage: Stage) -> None:
+    before = killed_for_memory(stage)
     eater = container("c", OVER_ITS_LIMIT, resources={"limits": {"memory": "24Mi"}})
     pod = pod_of("eater", eater, restartPolicy="Never")
     stage.api.do(lambda: stage.api.server.bind(pod, NODE))
     ended = await stage.until("eater", lambda p: p["status"].get("phase") == "Failed", "to fail")
+    assert killed_for_memory(stage) > before
     state = status_of(ended, "c")["state"]["terminated"]
-    assert (state["reason"], state["exitCode"]) == ("OOMKilled", 137), state
+    assert state["exitCode"] == 137, state
+    assert state["reason"] in ("OOMKilled", "Error"), state  # containerd may lose the event together with the cgroup
     await stage.delete("eater")
 
 
@@ -188,8 +196,7 @@ async def test_a_pod_has_no_more_processes_than_the_limit_of_process_ids(stage: 
 
 
 async def test_the_pod_that_grows_is_evicted_and_the_others_stay(stage: Stage) -> None:
-    kubepods = f"{stage.world.home.path.name}/kubepods"
-    killed = counts(kubepods, "memory.events")["oom_kill"]
+    killed = killed_for_memory(stage)
     pod = holding("grows", GROW, {}, restartPolicy="Never")
     stage.api.do(lambda: stage.api.server.bind(pod, NODE))
 
@@ -202,7 +209,7 @@ async def test_the_pod_that_grows_is_evicted_and_the_others_stay(stage: Stage) -
     assert status["reason"] == "Evicted", status
     start = f"The node was low on resource: memory. Threshold quantity: {THRESHOLD_MI}Mi, available: "
     assert status["message"].startswith(start), status
-    assert counts(kubepods, "memory.events")["oom_kill"] == killed, "the kernel killed a process"
+    assert killed_for_memory(stage) == killed
     assert condition_of(evicted, "DisruptionTarget")["reason"] == "TerminationByKubelet"
     await stage.world.wait_for(lambda: pressure() == "False", "no pressure", 2 * WAIT_SECONDS)
     for name in ("sure", "burst", "best"):
