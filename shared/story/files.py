@@ -24,6 +24,13 @@ def read_conditions(root_dir: str, run_dir: str) -> dict[str, Any]:
     return read_record(Path(root_dir) / "status", Path(run_dir) / "status", "node") or {}
 
 
+def read_shutdown(root_dir: str, run_dir: str) -> dict[str, Any]:
+    """Return the record that podsync keeps of the newest shutdown of the machine; {} = none that can be read. Raises
+    OSError."""
+    directory, spare = (Path(root_dir) / "bulkhead", Path(run_dir) / "spare")
+    return read_record(directory / "podsync" / "node", spare / "podsync" / "node", "shutdown") or {}
+
+
 def read_story(directory: Path, uid: str) -> Story:
     """Return the pod's story, empty where there is none. Raises OSError for files that cannot be read."""
     older, newer = directory / f"{uid}.1.jsonl", directory / f"{uid}.jsonl"

@@ -7,7 +7,7 @@ from shared.story.lines import Line, Story
 from shared.story.restarts import Restart, restarts
 from shared.story.sentences import sentence
 from shared.text.plain_text import plain
-from shared.time.timestamps import local_text
+from shared.time.timestamps import local_text, rfc3339
 
 
 def story_text(story: Story, since: float = 0.0) -> list[str]:
@@ -86,7 +86,8 @@ def image_data(lines: list[tuple[Story, Line]]) -> list[dict[str, Any]]:
 
 
 def node_text(data: dict[str, Any]) -> list[str]:
-    """Return the changes of the node's conditions, then the present ones, from what `node_data` returns."""
+    """Return the changes of the node's conditions, then the present ones and the newest shutdown of the machine, from
+    what `node_data` returns."""
     lines = []
     for one in data["changes"]:
         message = f": {one['message']}" if one.get("message") else ""
@@ -101,14 +102,40 @@ def node_text(data: dict[str, Any]) -> list[str]:
         rows.append(
             [plain(str(text or "")) for text in (one.get("type"), one.get("status"), since, one.get("message"))]
         )
-    return [*lines, "", *_columns(rows)]
+    return [*lines, "", *_columns(rows), *_shutdown_text(data["shutdown"])]
 
 
-def node_data(record: dict[str, Any], since: float = 0.0) -> dict[str, Any]:
-    """Conditions and their changes not older than `since` (wall-clock seconds), from the record of status."""
+def _shutdown_text(shutdown: dict[str, Any]) -> list[str]:
+    """Return what became of the pods in the newest shutdown; nothing where there was none."""
+    if not shutdown:
+        return []
+    over = f"all had their time by {local_text(shutdown['ended'])}" if shutdown["ended"] else "not all had their time"
+    lines = ["", f"{local_text(shutdown['began'])}  the machine shut down ({shutdown['signal']}): {over}"]
+    if unfinished := shutdown["unfinished"]:
+        lines.append(f"pods that had not stopped in time: {', '.join(unfinished)}")
+    return list(map(plain, lines))
+
+
+def node_data(record: dict[str, Any], since: float = 0.0, shutdown: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Conditions and their changes not older than `since` (wall-clock seconds), from the record of status; and the
+    newest shutdown of the machine, from that of podsync."""
     oldest = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if since else ""
     changes = [one for one in record.get("changes") or [] if isinstance(one, dict) and str(one.get("at")) >= oldest]
-    return {"conditions": [one for one in record.get("conditions") or [] if isinstance(one, dict)], "changes": changes}
+    conditions = [one for one in record.get("conditions") or [] if isinstance(one, dict)]
+    return {"conditions": conditions, "changes": changes, "shutdown": _shutdown_data(shutdown or {})}
+
+
+def _shutdown_data(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the shutdown with its moments as RFC 3339; {} = there was none."""
+    began, ended = record.get("began"), record.get("ended")
+    if not isinstance(began, (int, float)) or not began:
+        return {}
+    return {
+        "began": rfc3339(began),
+        "ended": rfc3339(ended) if isinstance(ended, (int, float)) and ended else "",
+        "signal": str(record.get("signal") or ""),
+        "unfinished": [str(name) for name in record.get("unfinished") or ()],
+    }
 
 
 def moment_text(at: Any) -> str:

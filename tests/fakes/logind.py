@@ -37,6 +37,7 @@ class FakeLogind:
         self.shuts_down = False
         self.serves = True  # whether it is on the bus
         self._directory = directory
+        self.fewest_locks = 0  # that there were since this was set
         self._locks: dict[int, None] = {}  # read ends of the granted locks
 
     async def start(self) -> None:
@@ -128,6 +129,7 @@ class FakeLogind:
     def _forget(self, end: int) -> None:
         asyncio.get_running_loop().remove_reader(end)
         del self._locks[end]
+        self.fewest_locks = min(self.fewest_locks, len(self._locks))
         os.close(end)
 
 

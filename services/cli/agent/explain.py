@@ -9,7 +9,7 @@ from typing import Any
 
 from services.cli.terminal.output import dump
 from services.cli.terminal.table import shorten_text, terminal_width
-from shared.story.files import directory_of, find_stories, image_lines, newest_lines, read_conditions
+from shared.story.files import directory_of, find_stories, image_lines, newest_lines, read_conditions, read_shutdown
 from shared.story.text import (
     image_data,
     image_text,
@@ -105,13 +105,13 @@ def explain_image(root_dir: str, image: str, form: str, out: Write, err: Write, 
 def explain_node(root_dir: str, run_dir: str, form: str, out: Write, err: Write, *, since: float = 0.0) -> int:
     """Print the changes of the node's conditions with their reasons; `since`: seconds back, 0 = all."""
     try:
-        record = read_conditions(root_dir, run_dir)
+        record, shutdown = read_conditions(root_dir, run_dir), read_shutdown(root_dir, run_dir)
     except OSError as error:
         return _unreadable(Path(root_dir), error, err)
     if not record:
         err(f"{root_dir}: no record of the node's conditions (the agent has not run yet, or name --root-dir)")
         return 1
-    data = node_data(record, time.time() - since if since else 0.0)
+    data = node_data(record, time.time() - since if since else 0.0, shutdown)
     return _print(form, data, node_text(data), out)
 
 

@@ -18,7 +18,7 @@ from bus.messages.streams import NODE_SHUTDOWN
 from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.podsync.core.machine import PodSync
-from services.podsync.core.pod.events import Event, NodeShutdownChanged, PodStopped
+from services.podsync.core.pod.events import Event, NodeShutdownChanged, PodLate, PodStopped
 from services.podsync.core.shutdown.record import (
     MAX_STATE_BYTES,
     STATE_FILE,
@@ -160,15 +160,20 @@ class ShutdownSequence:
         progress = advance(shutdown, self._groups, self._remaining(), now=self._now(), wall=self._clock.wall())
         self._wake_at = progress.wake_at
         if progress.shutdown != shutdown:
-            for name in progress.shutdown.unfinished[len(shutdown.unfinished) :]:
-                log.warning("pod %s has not stopped within the time that its group has in a shutdown", name)
             await self._keep(progress.shutdown)
+            for uid in progress.late:
+                self._report_late(uid)
         if progress.shutdown.is_over and not shutdown.is_over:
             log.warning("the pods have had their time, and the machine may go on")
         for stop in progress.stops:
             event = PodStopped(uid=stop.uid, grace_seconds=stop.grace_seconds, cause="the machine shuts down")
             self._handle(event)
         self._publish()
+
+    def _report_late(self, uid: str) -> None:
+        if (tracked := self._core.tracked.get(uid)) is not None:
+            log.warning("pod %s has not stopped within the time that its group has in a shutdown", tracked.description)
+            self._handle(PodLate(uid=uid, cause="the machine shuts down"))
 
     async def _keep(self, shutdown: Shutdown | None) -> None:
         """Save the state, then publish it. Where it cannot be saved, pods stop all the same: what is lost is with which

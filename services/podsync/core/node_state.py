@@ -31,6 +31,7 @@ from services.podsync.core.pod.events import (
     NodeShutdownChanged,
     PodDesired,
     PodEvicted,
+    PodLate,
     PodObserved,
     PodStopped,
     PodUndesired,
@@ -149,6 +150,9 @@ class NodeState:
                 if tracked is None:
                     return []
                 self.pods.put(lifecycle.with_shutdown(tracked, event, self.machine, now))
+                return [uid]
+            case PodLate(uid=uid) if uid in self.tracked:
+                self.pods.put(lifecycle.late_in_shutdown(self.tracked[uid]))
                 return [uid]
             case GarbageFound():
                 return self._on_garbage(event)

@@ -17,7 +17,7 @@ from services.server.core.go_text import parse_query
 from services.server.core.routes import Endpoint, is_of_another_site
 from shared.config.durations import parse_duration
 from shared.config.effective import EffectiveConfig
-from shared.story.files import directory_of, find_stories, image_lines, newest_lines, read_conditions
+from shared.story.files import directory_of, find_stories, image_lines, newest_lines, read_conditions, read_shutdown
 from shared.story.text import (
     image_data,
     image_text,
@@ -108,7 +108,7 @@ class Explanations:
 
     def _node(self, begin: float) -> Answer | None:
         record = read_conditions(self._root, self._run_dir)
-        data = node_data(record, begin)
+        data = node_data(record, begin, read_shutdown(self._root, self._run_dir))
         return (node_text(data), data) if record else None
 
     def _image(self, name: str, begin: float) -> Answer:

@@ -17,6 +17,8 @@ from services.podsync import service as podsync_service
 from services.podsync.adapters import steady_clock
 from services.podsync.controllers import node_shutdown, pod_workers
 from shared.model.runtime import ContainerState
+from shared.story.files import read_shutdown
+from shared.story.text import node_data, node_text
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, cleared
 from tests.service.podsync.test_podsync_service import a_pod, running
@@ -142,11 +144,16 @@ async def test_a_pod_that_does_not_stop_delays_the_others_by_the_time_of_its_gro
         stage.network.clock.advance(1.0)
         await stage.until(lambda: stage.shown().over)
         assert (stage.stopped(), stage.shown().unfinished) == (["low", "high"], ("low_default(low)",))
+        late = [event.name for event in stage.events.state.values() if event.reason == "ExceededGracePeriod"]
+        assert late == ["low"]
         caplog.clear()
         await boot_again(stage)
         await stage.until(lambda: running(stage, "low") and running(stage, "high"))
         assert stage.shown().unfinished == ("low_default(low)",)
         assert "these pods had not stopped in time: low_default(low)" in caplog.text
+    *_, shut_down, named = node_text(node_data({}, shutdown=read_shutdown(stage.config.root_dir, stage.config.run_dir)))
+    assert "the machine shut down (PrepareForShutdown): all had their time by " in shut_down
+    assert named == "pods that had not stopped in time: low_default(low)"
 
 
 async def test_a_cancelled_shutdown_lets_the_pods_run_again(tmp_path: Path) -> None:

@@ -165,6 +165,13 @@ class PodStopped(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PodLate(Event):
+    """The machine shuts down, the time of the pod's group is over, and something of the pod is left."""
+
+    uid: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class GarbageFound(Event):
     """These dead containers (pod UID -> ids) are to be removed, whatever their pods keep."""
 

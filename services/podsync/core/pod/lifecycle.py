@@ -107,6 +107,12 @@ def with_shutdown(tracked: TrackedPod, event: PodStopped, boot: str, now: float)
     return replace(tracked, saved=replace(saved, shutdown=stop), retry=retry)
 
 
+def late_in_shutdown(tracked: TrackedPod) -> TrackedPod:
+    """Return the pod, which has not stopped in the time of its group, with the event that says so."""
+    text = "Container runtime did not kill the pod within specified grace period."
+    return tracked.with_event("Warning", "ExceededGracePeriod", text, "")
+
+
 def without_shutdown(tracked: TrackedPod) -> TrackedPod:
     """Return a pod that was stopped for a shutdown, which starts again now."""
     retry = replace(tracked.retry, at=0.0, failures={})

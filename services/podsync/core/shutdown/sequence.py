@@ -52,10 +52,12 @@ class PodStop:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Has the next state of the shutdown, the pods that stop now, and when to decide again if no pod changes before."""
+    """Has the next state of the shutdown, the pods that stop now, those that are late, and when to decide again if no
+    pod changes before."""
 
     shutdown: Shutdown
     stops: tuple[PodStop, ...] = ()
+    late: tuple[str, ...] = ()  # UIDs of the pods whose group's time is over, and of which something is left
     wake_at: float = 0.0  # steady seconds, 0 = only a pod changes it
 
 
@@ -66,17 +68,20 @@ def advance(shutdown: Shutdown, groups: Groups, pods: Iterable[RunningPod], *, n
     left = sorted(pods, key=lambda pod: (pod.priority, pod.uid))
     group_of = {pod.uid: index_of_group(pod.priority, groups) for pod in left}
     stops: dict[str, PodStop] = {}
+    late: list[str] = []
     while True:
         due = [pod for pod in left if group_of[pod.uid] <= shutdown.group and not pod.stops]
         stops |= {pod.uid: _stop(pod, groups[group_of[pod.uid]].seconds) for pod in due}
         here = [pod for pod in left if group_of[pod.uid] == shutdown.group]
         ends_at = _end_of_group(shutdown, groups)
         if here and now < ends_at:
-            return Progress(shutdown=shutdown, stops=tuple(stops.values()), wake_at=ends_at)
+            return Progress(shutdown=shutdown, stops=tuple(stops.values()), late=tuple(late), wake_at=ends_at)
         shutdown = _with_unfinished(shutdown, here)
+        late += [pod.uid for pod in here]
         following = [index for index in group_of.values() if index > shutdown.group]
         if not following:
-            return Progress(shutdown=replace(shutdown, ended=wall), stops=tuple(stops.values()))
+            ended = replace(shutdown, ended=wall)
+            return Progress(shutdown=ended, stops=tuple(stops.values()), late=tuple(late))
         shutdown = replace(shutdown, group=min(following), group_began=now)
 
 
