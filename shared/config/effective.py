@@ -191,6 +191,8 @@ class EffectiveConfig:
     enforce_node_allocatable: tuple[str, ...] = _of("enforceNodeAllocatable", ("pods",))
     local_storage_capacity_isolation: bool = _of("localStorageCapacityIsolation", True)
     allowed_unsafe_sysctls: tuple[str, ...] = _of("allowedUnsafeSysctls", ())
+    # normalised name -> value
+    default_pod_sysctls: dict[str, str] = field(default_factory=dict, metadata={KEY: "defaultPodSysctls"})
     change_detection_strategy: str = _of("configMapAndSecretChangeDetectionStrategy", "Watch")  # Watch | Cache | Get
     kube_api_qps: int = _of("kubeAPIQPS", 50)
     kube_api_burst: int = _of("kubeAPIBurst", 100)

@@ -246,6 +246,8 @@ FIELDS: tuple[Field, ...] = (
           doc="detect low memory by notifications of the kernel instead of polling"),
     Field("allowedUnsafeSysctls", STRING_LIST, flag="allowed-unsafe-sysctls",
           doc="unsafe sysctls that pods may set: names, or prefixes that end in *"),
+    Field("defaultPodSysctls", STRING_MAP,
+          doc="sysctls of pods that do not set them (Kubernetes 1.37); needs feature gate DefaultPodSysctls"),
     Field("volumePluginDir", S, default="/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", zero=UNSET,
           flag="volume-plugin-dir", acts=False, doc="directory of FlexVolume plugins"),
     Field("volumeStatsAggPeriod", D, default="1m0s", zero=UNSET, flag="volume-stats-agg-period",

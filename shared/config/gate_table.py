@@ -116,6 +116,7 @@ _DEPRECATED_OFF = """
     AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests ChangeContainerStatusOnKubeletRestart
     DeclarativeValidationTakeover KMSv1 KubeletRegistrationGetOnExistsOnly WindowsHostNetwork
 """
+_LATER_ALPHA = "DefaultPodSysctls"  # of Kubernetes 1.37
 # Removed upstream after 1.23; the feature is built, with the default that it had last (config.md 4).
 _KEPT_OFF = "DynamicKubeletConfig"
 _DEPRECATED_ON_LOCKED = """
@@ -221,6 +222,7 @@ ALL_ALPHA, ALL_BETA = "AllAlpha", "AllBeta"
 GATES: dict[str, Gate] = {
     **_gates(f"{ALL_ALPHA} {ALL_BETA}", Stage.ALL, False),
     **_gates(_ALPHA, Stage.ALPHA, False),
+    **_gates(_LATER_ALPHA, Stage.ALPHA, False),
     **_gates(_BETA_ON, Stage.BETA, True),
     **_gates(_BETA_OFF, Stage.BETA, False),
     **_gates(_GA, Stage.GA, True),

@@ -11,6 +11,7 @@ from typing import Any
 from shared.config.findings import Findings
 from shared.model.cpu_list import parse_cpus
 from shared.model.quantity import parse_quantity
+from shared.model.sysctls import namespace_of, normalised
 from shared.podspec.names import label_value, qualified_name
 
 _LABEL_KEYS = frozenset(
@@ -25,6 +26,7 @@ _LABEL_NAMESPACES = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+MAX_SYSCTL_CHARACTERS = 253  # of a name or a prefix
 _NAMESPACED = ("kernel.shm", "kernel.msg", "fs.mqueue.", "net.")  # and kernel.sem
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*|([a-z0-9][-_a-z0-9]*)?\*)")
 
@@ -146,7 +148,7 @@ def check_sysctls(data: dict[str, Any], findings: Findings) -> tuple[str, ...]:
     """`allowedUnsafeSysctls`: names of sysctls that a pod can have of its own, or prefixes that end in `*`."""
     place, patterns = findings.place_of("allowedUnsafeSysctls"), tuple(data.get("allowedUnsafeSysctls") or ())
     for pattern in patterns:
-        if len(pattern) > 253 or not _SYSCTL.fullmatch(pattern):
+        if len(pattern) > MAX_SYSCTL_CHARACTERS or not _SYSCTL.fullmatch(pattern):
             what = f'"{pattern}" is neither the name of a sysctl nor a prefix with *'
             findings.add("allowedUnsafeSysctls", what, "such as kernel.msg* or net.core.somaxconn", place)
         elif not _is_namespaced(pattern):
@@ -154,6 +156,30 @@ def check_sysctls(data: dict[str, Any], findings: Findings) -> tuple[str, ...]:
             remedy = "such as kernel.sem, or below kernel.shm, kernel.msg, fs.mqueue. or net."
             findings.add("allowedUnsafeSysctls", what, remedy, place)
     return patterns
+
+
+def default_sysctls(data: dict[str, Any]) -> dict[str, str]:
+    """`defaultPodSysctls`: normalised name to value."""
+    return {normalised(name): value or "" for name, value in (data.get("defaultPodSysctls") or {}).items()}
+
+
+def check_default_sysctls(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
+    """`defaultPodSysctls` names each sysctl that a pod can have of its own once."""
+    given, names = data.get("defaultPodSysctls") or {}, dict[str, str]()
+    if given and not gates.get("DefaultPodSysctls"):
+        what = "is set while feature gate DefaultPodSysctls is off"
+        findings.add("defaultPodSysctls", what, "switch the gate on, or leave this out")
+    for name in given:
+        first = names.setdefault(normalised(name), name)
+        if len(name) > MAX_SYSCTL_CHARACTERS or "*" in name or not _SYSCTL.fullmatch(name):
+            what = f'"{name[:MAX_SYSCTL_CHARACTERS]}" is not the name of a sysctl'
+            findings.add("defaultPodSysctls", what, "such as net.core.somaxconn")
+        elif namespace_of(normalised(name)) is None:
+            what = f'"{name}" is not known to be namespaced: setting it would change the whole node'
+            remedy = "such as kernel.sem, kernel.domainname, or below kernel.shm, kernel.msg, fs.mqueue., net. or user."
+            findings.add("defaultPodSysctls", what, remedy)
+        elif first != name:
+            findings.add("defaultPodSysctls", f'"{first}" and "{name}" are one sysctl', "remove one of them")
 
 
 def _is_namespaced(pattern: str) -> bool:

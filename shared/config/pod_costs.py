@@ -72,7 +72,11 @@ _ROWS: tuple[tuple[PodEffect, str, str], ...] = (
     ),
     (PodEffect.LATER, _FEWER, "max_pods pods_per_core"),
     (PodEffect.LATER, "pods that run stay admitted", "allowed_unsafe_sysctls"),
-    (PodEffect.LATER, _LATER_PODS, "cluster_dns cluster_domain resolv_conf pod_pids_limit pod_logs_dir"),
+    (
+        PodEffect.LATER,
+        _LATER_PODS,
+        "cluster_dns cluster_domain default_pod_sysctls resolv_conf pod_pids_limit pod_logs_dir",
+    ),
     (PodEffect.UNMANAGED, _OTHER_CPUS, "cpu_manager_policy"),
     (PodEffect.UNMANAGED, _OTHER_MEMORY, "memory_manager_policy"),
     (
@@ -84,7 +88,7 @@ _ROWS: tuple[tuple[PodEffect, str, str], ...] = (
     (PodEffect.UNMANAGED, _OTHER_CPUS, "cpu_manager_policy_options"),
     (PodEffect.LATER, _LATER_CPUS, "topology_manager_policy topology_manager_policy_options topology_manager_scope"),
     (PodEffect.LATER, _LATER_CONTAINERS, "featureGates.DisableCPUQuotaWithExclusiveCPUs"),
-    (PodEffect.LATER, _LATER_PODS, "userNamespaces.idsPerPod featureGates.SELinuxMount"),
+    (PodEffect.LATER, _LATER_PODS, "userNamespaces.idsPerPod featureGates.DefaultPodSysctls featureGates.SELinuxMount"),
     (PodEffect.LATER, _LATER_CONTAINERS, "cpu_cfs_quota cpu_cfs_quota_period seccomp_default"),
     (PodEffect.LATER, _LATER_CONTAINERS, "memory_throttling_factor memory_reservation_policy featureGates.MemoryQoS"),
     (

@@ -23,7 +23,7 @@ _FIELDS = {
     "pleg": "volume_stats_agg_period",
     "podsync": (
         "allowed_unsafe_sysctls cluster_dns cluster_domain container_log_max_files memory_reservation_policy "
-        "memory_throttling_factor qos_reserved "
+        "default_pod_sysctls memory_throttling_factor qos_reserved "
         "container_log_max_size container_log_max_workers container_log_monitor_interval cpu_cfs_quota "
         "cpu_manager_policy cpu_manager_policy_options cpu_manager_reconcile_period memory_manager_policy "
         "device_plugin_wait device_unhealthy_action "
@@ -76,7 +76,8 @@ _DOCUMENT = {"podsync": "memorySwap.swapBehavior singleProcessOOMKill userNamesp
 _GATES = {
     "bootstrap": "AllowDNSOnlyNodeCSR KubeletInUserNamespace",
     "podsync": (
-        "ContainerRestartRules ContainerStopSignals DRAExtendedResource DisableCPUQuotaWithExclusiveCPUs EnvFiles "
+        "ContainerRestartRules ContainerStopSignals DRAExtendedResource DefaultPodSysctls "
+        "DisableCPUQuotaWithExclusiveCPUs EnvFiles "
         "HostnameOverride InPlacePodLevelResourcesVerticalScaling "
         "InPlacePodVerticalScalingInitContainers KubeletSeparateDiskGC MemoryQoS NodeDeclaredFeatures "
         "PodLevelResources PodReadyToStartContainersCondition QOSReserved ResourceHealthStatus "

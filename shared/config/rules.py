@@ -12,7 +12,7 @@ from shared.config.field_table import FIELDS
 from shared.config.fields import Field
 from shared.config.findings import Findings
 from shared.config.nested import value_of
-from shared.config.node_settings import check_sysctls, check_taints, reservations
+from shared.config.node_settings import check_default_sysctls, check_sysctls, check_taints, reservations
 from shared.config.rules_cgroups import check_cgroups
 from shared.config.rules_data import SECOND, nanoseconds
 from shared.config.rules_eviction import check_eviction, check_shutdown
@@ -44,6 +44,7 @@ def check_rules(data: dict[str, Any], gates: Mapping[str, bool], findings: Findi
     check_tracing(data, findings)
     check_taints(data, findings)
     check_sysctls(data, findings)
+    check_default_sysctls(data, gates, findings)
     reservations(data, findings)
     check_cluster_dns(data, findings)
 

@@ -13,7 +13,7 @@ from shared.config.effective import KEY, EffectiveConfig
 from shared.config.field_table import FIELDS
 from shared.config.findings import Findings
 from shared.config.nested import value_of
-from shared.config.node_settings import check_sysctls, check_taints, reservations
+from shared.config.node_settings import check_sysctls, check_taints, default_sysctls, reservations
 from shared.config.rules_serving import usable_cluster_dns
 from shared.model.quantity import NANO, QuantityError, parse_quantity
 from shared.model.schema import Scalar
@@ -80,6 +80,7 @@ def _converted(document: dict[str, Any], findings: Findings) -> dict[str, Any]:
         "kube_reserved": kube_reserved,
         "enforce_node_allocatable": tuple(document.get("enforceNodeAllocatable") or ()),
         "allowed_unsafe_sysctls": check_sysctls(document, findings),
+        "default_pod_sysctls": default_sysctls(document),
         "tls_cipher_suites": tuple(document.get("tlsCipherSuites") or ()),
         "tls_curve_preferences": tuple(document.get("tlsCurvePreferences") or ()),
     }

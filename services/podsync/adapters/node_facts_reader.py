@@ -54,6 +54,7 @@ def read_node_facts(config: EffectiveConfig, resources: NodeResources, *, cgroup
         cpu_cfs_quota_period=int(config.cpu_cfs_quota_period * 1e6),
         quota_of_exclusive_cpus=not enabled(config.feature_gates, "DisableCPUQuotaWithExclusiveCPUs"),
         pod_pids_limit=config.pod_pids_limit,
+        default_sysctls=config.default_pod_sysctls if enabled(config.feature_gates, "DefaultPodSysctls") else {},
         seccomp_default=config.seccomp_default,
         stop_signals=bool(config.feature_gates.get("ContainerStopSignals")),
         selinux_enabled=selinux_enabled(),

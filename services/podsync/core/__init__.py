@@ -15,7 +15,7 @@ imports other rooms only as this table allows:
     preview        what would become of a pod, for what-if      admission cgroups cri images node placement pod
     status         the API status of a pod                      placement pod sync
     sync           the next call for a pod                      images pod placement
-    cri            the CRI messages for a pod                   admission cgroups node pod placement
+    cri            the CRI messages for a pod                   cgroups node pod placement
     images         image calls, credentials, image access       pod
     admission      admitted or rejected, and who is preempted   pod placement
     cgroups        names and values of cgroups                  node placement

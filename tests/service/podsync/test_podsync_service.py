@@ -361,3 +361,14 @@ async def test_a_rejected_static_pod_is_admitted_or_rejected_again_after_a_start
         monkeypatch.setenv("BULKHEAD_SUPERVISORD", "boot/2/2")
         await stage.start()
         await stage.until(lambda: running(stage, uid))
+
+
+@pytest.mark.parametrize("gate", [True, False])
+async def test_default_sysctls_are_given_behind_their_feature_gate(tmp_path: Path, gate: bool) -> None:
+    """They need no allow list: the pod did not ask for them (pods.md 3.4)."""
+    gates = {"DefaultPodSysctls": gate}
+    async with on_stage(tmp_path, default_pod_sysctls={"kernel.msgmax": "65536"}, feature_gates=gates) as stage:
+        uid = stage.want(a_pod())
+        await stage.until(lambda: running(stage, uid))
+        [request] = stage.runtime.requests("RunPodSandbox")
+        assert request["config"]["linux"].get("sysctls", {}) == ({"kernel.msgmax": "65536"} if gate else {})

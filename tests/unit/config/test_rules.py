@@ -265,6 +265,7 @@ def test_rules_are_checked_at_once_however_long_the_values() -> None:
         "evictionHard": many, "systemReserved": many, "cpuManagerPolicyOptions": many, "cpuManagerPolicy": "static",
         "tlsCipherSuites": list(many), "clusterDNS": list(many), "enforceNodeAllocatable": list(many),
         "allowedUnsafeSysctls": ["a" * 100_000, "a." * 50_000, "-" * 100_000],
+        "defaultPodSysctls": {"a" * 100_000: "1", "a." * 50_000: "1", "-/" * 50_000: "1"},
         "preloadedImagesVerificationAllowlist": ["a" * 100_000 + "!", "a-" * 50_000],
         "imagePullCredentialsVerificationPolicy": "NeverVerifyAllowlistedImages",
         "containerLogMaxSize": "9" * 100_000, "reservedSystemCPUs": "0-99999," * 10,

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from shared.model.objects import Object
+from shared.model.sysctls import SysctlNamespace, namespace_of, normalised
 
 _SAFE: dict[str, tuple[int, int]] = {  # name -> first kernel that has it in namespaces, (0, 0) = every kernel
     "kernel.shm_rmid_forced": (0, 0),
@@ -18,16 +19,7 @@ _SAFE: dict[str, tuple[int, int]] = {  # name -> first kernel that has it in nam
     "net.ipv4.tcp_rmem": (4, 15),
     "net.ipv4.tcp_wmem": (4, 15),
 }
-_IPC = frozenset(
-    f"kernel.{name}" for name in ("sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced", "msgmax", "msgmnb", "msgmni")
-)
-_IPC_PREFIXES = ("fs.mqueue.",)
-
-
-def normalised(name: str) -> str:
-    """Return the name with dots as separators; in `net/ipv4/conf/eth0.1/x` the dots become slashes."""
-    first = next((c for c in name if c in "./"), ".")
-    return name if first == "." else name.translate(str.maketrans("./", "/."))
+_PODS_MAY_HAVE = (SysctlNamespace.NET, SysctlNamespace.IPC)
 
 
 def refusal(pod: Object, kernel: tuple[int, int], unsafe: Iterable[str]) -> str:
@@ -37,10 +29,12 @@ def refusal(pod: Object, kernel: tuple[int, int], unsafe: Iterable[str]) -> str:
     allowed = [normalised(pattern) for pattern in unsafe]
     for entry in (spec.get("securityContext") or {}).get("sysctls") or ():
         name = normalised(str(entry.get("name") or ""))
-        space = _namespace(name)
-        if not space or not (_is_safe(name, kernel) or any(_fits(name, pattern) for pattern in allowed)):
+        space = namespace_of(name)
+        if space not in _PODS_MAY_HAVE or not (
+            _is_safe(name, kernel) or any(_fits(name, pattern) for pattern in allowed)
+        ):
             return f'forbidden sysctl: "{name}" not allowlisted'
-        if spec.get("hostNetwork" if space == "Net" else "hostIPC"):
+        if spec.get("hostNetwork" if space is SysctlNamespace.NET else "hostIPC"):
             return f'forbidden sysctl: "{name}" not allowed with host {space} enabled'
     return ""
 
@@ -51,9 +45,3 @@ def _is_safe(name: str, kernel: tuple[int, int]) -> bool:
 
 def _fits(name: str, pattern: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
-
-
-def _namespace(name: str) -> str:
-    if name.startswith("net."):
-        return "Net"
-    return "IPC" if name in _IPC or name.startswith(_IPC_PREFIXES) else ""

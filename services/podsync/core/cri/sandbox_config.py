@@ -1,9 +1,8 @@
 """Builds the CRI PodSandboxConfig of a pod (pods.md 6.1). Sends nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from services.podsync.core.admission.sysctls import normalised
 from services.podsync.core.cgroups.pod_cgroup import pod_cgroup_name
 from services.podsync.core.cri.config_errors import SandboxConfigError
 from services.podsync.core.cri.container_resources import sandbox_overhead, sandbox_resources
@@ -15,6 +14,7 @@ from services.podsync.core.cri.user_namespaces import Mappings
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.cri.interface import Message
 from shared.model.objects import Object, annotations, name, namespace, uid
+from shared.model.sysctls import SysctlNamespace, namespace_of, normalised
 
 POD_NAME = "io.kubernetes.pod.name"
 POD_NAMESPACE = "io.kubernetes.pod.namespace"
@@ -38,7 +38,7 @@ def sandbox_config(
         security_context=ExplicitMessage(
             sandbox_security_context(pod, facts, mappings=mappings, volume_groups=volume_groups)
         ),
-        sysctls=_sysctls(spec.get("securityContext") or {}),
+        sysctls={**_default_sysctls(spec, facts.default_sysctls), **_sysctls(spec.get("securityContext") or {})},
         overhead=ExplicitMessage(sandbox_overhead(pod, facts)),
         resources=ExplicitMessage(sandbox_resources(pod, facts)),
     )
@@ -69,6 +69,21 @@ def _hostname(pod: Object, facts: NodeFacts) -> str:
         return kernel_hostname(pod, facts.cluster_domain)
     except HostnameError as error:
         raise SandboxConfigError(str(error)) from error
+
+
+def _default_sysctls(spec: dict[str, Any], defaults: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the node's default sysctls (pods.md 3.4) whose namespace the pod does not share with the host."""
+    of_host = {
+        SysctlNamespace.NET: bool(spec.get("hostNetwork")),
+        SysctlNamespace.UTS: bool(spec.get("hostNetwork")),  # as runtimes do it
+        SysctlNamespace.IPC: bool(spec.get("hostIPC")),
+        SysctlNamespace.USER: spec.get("hostUsers") is not False,
+    }
+    return {
+        sysctl: value
+        for sysctl, value in defaults.items()
+        if (space := namespace_of(sysctl)) is not None and not of_host[space]
+    }
 
 
 def _sysctls(context: dict[str, Any]) -> dict[str, str]:

@@ -49,6 +49,8 @@ class NodeFacts:
     placement: PodPlacement = NOT_PLACED  # of the pod
     shared_cpus: str = ""  # of containers without CPUs of their own, such as 0-3,8; "" = all
     pod_pids_limit: int = -1  # <= 0: none
+    # of each sandbox with namespaces of its own, below the pod's own ones; normalised name -> value
+    default_sysctls: Mapping[str, str] = field(default_factory=dict)
 
     seccomp_default: bool = False
     stop_signals: bool = False  # gate ContainerStopSignals

@@ -118,6 +118,14 @@ CGROUP_PARENTS = (
     ),
 )
 
+DEFAULT_SYSCTLS = {
+    "net.core.somaxconn": "1",
+    "net.ipv4.ip_forward": "1",
+    "kernel.msgmax": "2",
+    "fs.mqueue.msg_max": "3",
+    "kernel.domainname": "d",
+    "user.max_user_namespaces": "4",
+}
 SYSCTLS = (
     Case(
         name="sysctls by name",
@@ -142,6 +150,20 @@ SYSCTLS = (
             }
         },
         sandbox={"linux:sysctls": {"net.ipv4.tcp_syncookies": "0", "net.ipv4.conf.eth0/1.arp_filter": "1"}},
+    ),
+    Case(
+        name="the node's default sysctls, below those of the pod, name by name",
+        node={"default_sysctls": DEFAULT_SYSCTLS},
+        spec={"securityContext": {"sysctls": [{"name": "net/core/somaxconn", "value": "9"}]}},
+        sandbox={
+            "linux:sysctls": {
+                "net.core.somaxconn": "9",
+                "net.ipv4.ip_forward": "1",
+                "kernel.msgmax": "2",
+                "fs.mqueue.msg_max": "3",
+                "kernel.domainname": "d",
+            }
+        },
     ),
 )
 
