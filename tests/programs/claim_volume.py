@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import PodState
-from services.volume.controllers import driver_calls
+from services.volume.controllers import claim_checkpoint, driver_calls
 from services.volume.core.resource_claims import claim_failures
 from shared.time.backoff import Backoff
 from tests.service.volume.claim_node import ClaimNode
@@ -39,6 +39,7 @@ async def run(directory: Path) -> None:
     patch = pytest.MonkeyPatch()
     patch.setattr(claim_failures, "RETRIES", Backoff(initial=0.1, cap=0.3))
     patch.setattr(driver_calls, "MAX_WAIT_SECONDS", 0.5)  # for a driver that does not come
+    patch.setattr(claim_checkpoint, "MIN_SECONDS", 0.02)
     node = ClaimNode(directory)
     await node.start(patch)
     seen: Any = None
