@@ -117,8 +117,9 @@ class OtherAgentRuns:
 
 @dataclass(frozen=True)
 class PluginFault:
-    """For a while the device plugin is gone (dead), ends for this time at its next Allocate (dies), answers calls a
-    second late (slow) or not at all (silent), or half of its devices are unhealthy (unhealthy)."""
+    """For a while the device plugin, and the driver of resource claims, is gone (dead), ends for this time at its next
+    call or Allocate (dies), answers calls a second late (slow) or not at all (silent), or half of its devices are
+    unhealthy (unhealthy)."""
 
     at: float
     seconds: float

@@ -1,8 +1,13 @@
 """What a run comes to: the parts of API, runtime, disk and checkpoint that must not depend on faults."""
 
 import base64
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
+from services.volume.controllers.resource_claims import RECORD
+from services.volume.core.resource_claims.dra_state import FILE_NAME, read_dra_state
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState, SandboxState
 from tests.fakes.api_resources import target_of
@@ -51,10 +56,24 @@ def state_of(node: "Node") -> State:
     if podsync is not None:
         for uid in sorted(podsync.core.tracked):
             state[f"record {names.get(uid, 'left over ' + uid)}"] = str(podsync.core.tracked[uid].saved.state)
+    if node.driver is not None:
+        state["claims"] = {
+            "prepared": sorted(node.driver.prepared.values()),
+            "in the record": _recorded_claims(node.root / RECORD),
+            "in the checkpoint": _checkpoint_claims(node.root / FILE_NAME),
+        }
     shown = node.api.get("/api/v1/nodes/node1") or {}
     for condition in shown.get("status", {}).get("conditions", []):
         state[f"node {condition['type']}"] = condition["status"]
     return state
+
+
+def _recorded_claims(path: Path) -> list[str]:
+    return sorted(claim["name"] for claim in orjson.loads(path.read_bytes())["claims"]) if path.exists() else []
+
+
+def _checkpoint_claims(path: Path) -> list[str]:
+    return sorted(claim.name for claim in read_dra_state(path.read_bytes())) if path.exists() else []
 
 
 def left_over(state: State) -> bool:

@@ -26,6 +26,8 @@ from shared.kube import paths
 from tests.service.pleg.world import READING, StillUsage
 from tests.service.status.node_stage import StillHost
 from tests.simulation.api import SimulationApi
+from tests.simulation.claim_driver import SimulatedDriver
+from tests.simulation.claim_oracle import ClaimOracle
 from tests.simulation.device_plugin import SimulatedPlugin
 from tests.simulation.faults import SERVICES, BusFaults, ClockStep, Fault, Kill, MachineBoots, OtherAgentRuns
 from tests.simulation.loop import INCARNATION, ApiClock, Incarnation, Killed, SimulationLoop
@@ -85,6 +87,10 @@ class Node:
             )
             self.runtime.placement = PlacementOracle(self.oracle, self.runtime, self.users.plan_of)
             (self.root / "device-plugins").mkdir(parents=True, exist_ok=True)
+        self.driver: SimulatedDriver | None = None
+        if any(pod.claims for pod in workload.pods):
+            self.driver = SimulatedDriver(self.story, self.oracle, Random(f"{seed} driver"), faults)
+            self.runtime.claims = ClaimOracle(self.oracle, self.runtime, self.driver, self.users.plan_of)
         self.other_agent = OtherAgent(self.runtime, self.story)
         self._bus_faults = BusFaults(faults)
         self.network = SimulationNetwork(self.clock, self.story, self._transfer)
@@ -129,6 +135,8 @@ class Node:
         self.users.begin()
         if self.plugin is not None:
             self.plugin.begin()
+        if self.driver is not None:
+            self.driver.begin()
         for fault in self.faults:
             if isinstance(fault, Kill):
                 self._later(fault.at, self._arm, fault)
@@ -238,6 +246,8 @@ class Node:
             if (incarnation := self.incarnations.get(service)) is not None:
                 incarnation.die()
         self.runtime.lose_power(keeps=fault.keeps)
+        if self.driver is not None:
+            self.driver.lose_power()
         if not fault.keeps:
             self.oracle.runtime_is_empty()
         shutil.rmtree(self.config.run_dir, ignore_errors=True)

@@ -10,6 +10,7 @@ from typing import Any
 from unittest import mock
 
 from bus.messages.podsync import NodeResources
+from bus.messages.volume import RegisteredPlugin
 from services.pleg.core.probe_memory import ProbeMemory
 from services.podsync.adapters import node_facts_reader
 from services.podsync.adapters.story import StoryFiles
@@ -17,6 +18,7 @@ from services.volume.controllers.device_plugins import DevicePlugins
 from services.volume.controllers.plugin_registration import PluginRegistration
 from shared.config.effective import EffectiveConfig
 from shared.host import cgroup_layout
+from tests.simulation.claim_driver import SimulatedDriver
 from tests.simulation.device_plugin import SimulatedPlugin
 from tests.simulation.placement import AMOUNTS, MACHINE
 
@@ -131,6 +133,35 @@ def without_placement() -> Any:
 
 
 @contextlib.contextmanager
+def with_claims(driver: SimulatedDriver, boot_id: Callable[[], str]) -> Iterator[None]:
+    """For the time of one run on a node with a driver of resource claims, without CDI specifications."""
+    volume = "services.volume.adapters"
+
+    async def run(registration: PluginRegistration) -> None:
+        await driver.registered(registration)
+
+    def endpoints(_: PluginRegistration, kind: str, name: str) -> list[RegisteredPlugin]:
+        return driver.endpoints(kind, name)
+
+    with (
+        mock.patch.object(PluginRegistration, "run", run),
+        mock.patch.object(PluginRegistration, "endpoints", endpoints),
+        mock.patch.object(PluginRegistration, "registered", lambda *_: {}),
+        mock.patch.object(PluginRegistration, "complete", True),
+        mock.patch(f"{volume}.dra_drivers.prepare", driver.prepare),
+        mock.patch(f"{volume}.dra_drivers.unprepare", driver.unprepare),
+        mock.patch(f"{volume}.claim_files.boot_id", boot_id),
+        mock.patch(f"{volume}.cdi_specifications.DIRECTORIES", ()),
+    ):
+        yield
+
+
+def without_claims() -> Any:
+    """For the time of one run on a node without a driver of resource claims."""
+    return mock.patch.object(PluginRegistration, "run", _wait)
+
+
+@contextlib.contextmanager
 def machine() -> Iterator[None]:
     """For the time of one run."""
     _watches.clear()
@@ -146,6 +177,5 @@ def machine() -> Iterator[None]:
         mock.patch("shared.host.cgroup_layout.find_hierarchies", _hierarchies),
         mock.patch("services.sources.controllers.static_pods.ManifestWatch", ManifestWatch),
         mock.patch("services.volume.adapters.root_dir.prepare", lambda _: None),
-        mock.patch.object(PluginRegistration, "run", _wait),
     ):
         yield

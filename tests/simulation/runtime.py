@@ -21,6 +21,7 @@ from tests.simulation.story import Story
 from tests.simulation.workload import Run
 
 if TYPE_CHECKING:
+    from tests.simulation.claim_oracle import ClaimOracle
     from tests.simulation.placement_oracle import PlacementOracle
 
 T = TypeVar("T")
@@ -62,6 +63,7 @@ class SimulationRuntime(FakeRuntime):
         self._story, self._oracle, self._rng = story, oracle, rng
         self._orders = [_Order(f, f.times) for f in faults if isinstance(f, RuntimeFault)]
         self.placement: PlacementOracle | None = None  # on a node with devices and static policies
+        self.claims: ClaimOracle | None = None  # on a node with a driver of resource claims
         self._began = clock.monotonic()
         self._runs: dict[str, tuple[Run, float]] = {}  # container id -> its run, when it started
         self._boot = 0  # how often the machine has lost its power
@@ -179,6 +181,8 @@ class SimulationRuntime(FakeRuntime):
         self._oracle.begins_beside(uid, container.name, [c.name for c in others])
         if self.placement is not None:
             self.placement.started(uid, container.name, container_id)
+        if self.claims is not None:
+            self.claims.started(uid, container.name, container_id)
         run = self.run_of(uid, container.name, number)
         self._runs[container_id] = (run, self.clock.monotonic())
         if run.seconds is not None:

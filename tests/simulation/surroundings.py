@@ -53,6 +53,7 @@ def surroundings(node: Node, seed: int) -> Iterator[None]:
             mock.patch("services.podsync.service.supervisor_generation", lambda: node.boot),
             patches.machine(),
             patches.without_placement() if node.plugin is None else patches.with_placement(node.plugin),
+            patches.without_claims() if node.driver is None else patches.with_claims(node.driver, lambda: node.boot),
         ):
             yield
     finally:

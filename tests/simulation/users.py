@@ -14,6 +14,7 @@ from shared.model.runtime import ContainerState
 from tests.fakes.api_resources import target_of
 from tests.simulation import patches
 from tests.simulation.api import SimulationApi
+from tests.simulation.claim_driver import DRIVER
 from tests.simulation.oracle import Oracle
 from tests.simulation.runtime import SimulationRuntime
 from tests.simulation.story import Story
@@ -71,6 +72,17 @@ class Users:
             return
         bound = self.api.bind(pod_object(plan, **change), NAME)
         self._know(str(bound["metadata"]["uid"]), plan)
+        for claim in plan.claims:
+            self._reserve(claim, plan.name, str(bound["metadata"]["uid"]))
+
+    def _reserve(self, claim: str, pod: str, uid: str) -> None:
+        """Allocate the ResourceClaim, and reserve it for the pod too, as the scheduler does."""
+        path = paths.resource_claim("default", claim)
+        before = (self.api.get(path) or {}).get("status") or {}
+        device = {"driver": DRIVER, "pool": "node", "device": claim, "request": "r"}
+        users = [*(before.get("reservedFor") or ()), {"resource": "pods", "name": pod, "uid": uid}]
+        status = {"allocation": {"devices": {"results": [device]}}, "reservedFor": users}
+        self.api.put(path, {"spec": {}, "status": status})
 
     def _write_manifest(self, plan: PodPlan, **labels: str) -> None:
         pod = pod_object(plan)

@@ -53,6 +53,7 @@ class PodPlan:
     hook: bool = False  # preStop, of every container that can have one
     devices: int = 0  # of c0
     cpus: int = 0  # that each container has alone
+    claims: tuple[str, ...] = ()  # names of ResourceClaims, whose devices c0 has
 
     def runs_of(self, container: str) -> tuple[Run, ...]:
         """The runs of the container of this name."""
@@ -223,6 +224,8 @@ def pod_object(plan: PodPlan, *, image: str = IMAGES[0]) -> dict[str, Any]:
         "containers": containers,
         "volumes": [{"name": kind, **sources[kind]} for kind in plan.volumes],
     }
+    if plan.claims:
+        spec["resourceClaims"] = [{"name": claim, "resourceClaimName": claim} for claim in plan.claims]
     if init:
         spec["initContainers"] = init
     if plan.deadline is not None:
@@ -243,6 +246,11 @@ def _container(plan: PodPlan, name: str, image: str) -> dict[str, Any]:
         amounts[GPU] = str(plan.devices)
     if amounts:
         container["resources"] = {"limits": amounts, "requests": amounts}
+    if plan.claims and name == "c0":
+        container["resources"] = {
+            **container.get("resources", {}),
+            "claims": [{"name": claim} for claim in plan.claims],
+        }
     if plan.hook and name[0] != "i":
         container["lifecycle"] = {"preStop": {"exec": {"command": ["hook"]}}}
     return container

@@ -1,0 +1,137 @@
+"""volume or podsync is killed at each step of a resource claim, beside a driver that is alive, gone, slow, silent or
+dies in the call: containers run with their claims, and in the end what pods need is prepared and nothing else."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.simulation.faults import Fault, Kill, MachineBoots, PluginFault
+from tests.simulation.node import Node
+from tests.simulation.run import Case, check_case, clear_memory, draw, in_memory, run
+from tests.simulation.workload import Act, PodPlan, Run, Workload
+
+WORKLOAD = Workload(
+    (
+        PodPlan("stays", 0.0, "Always", ((Run(),), (Run(),)), claims=("own", "shared")),
+        PodPlan("goes", 2.0, "Always", ((Run(),),), claims=("shared", "other"), acts=(Act("delete", 8.0),)),
+        PodPlan("ends", 4.0, "Never", ((Run(5.0),),), claims=("third",)),
+    )
+)
+POINTS = (
+    *(f"volume.claim.{step}" for step in ("saved", "answered", "prepared", "recorded", "unprepared")),
+    *(f"podsync.{step}.RunPodSandbox" for step in ("saved", "published", "acted")),
+    *(f"podsync.{step}.CreateContainer" for step in ("saved", "acted")),
+)
+STATES = ("alive", "gone", "dies", "slow", "silent")  # of the driver
+SHORT = {("volume.claim.answered", state) for state in STATES}  # in the short lane
+SEEDS = range(24)
+
+Reached = dict[str, list[float]]
+
+
+@pytest.fixture(scope="module")
+def reached() -> Iterator[Reached]:
+    """Point -> the seconds at which the undisturbed run comes to it, once for each second."""
+    found: Reached = {}
+    at_point = Node.crash_point
+
+    def crash_point(node: Node, name: str) -> bool:
+        seconds = found.setdefault(name, [])
+        if not seconds or node.story.seconds - seconds[-1] > 1.0:
+            seconds.append(node.story.seconds)
+        return at_point(node, name)
+
+    before = Path.cwd()
+    in_memory("claim-kills")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Node, "crash_point", crash_point)
+        verdict = run(WORKLOAD, (), 1)
+        assert verdict.violation is None, "\n".join(verdict.lines)
+    yield found
+    clear_memory("claim-kills")
+    os.chdir(before)
+
+
+def driver_faults(state: str, seconds: float) -> tuple[Fault, ...]:
+    """Return the faults with which the driver is in this state when the process is killed at `seconds`."""
+    match state:
+        case "alive":
+            return ()
+        case "gone":  # right after the kill, and until the next process has waited for it
+            return (PluginFault(seconds + 0.0001, 15.0, "dead"),)
+        case _:
+            return (PluginFault(max(seconds - 1.0, 0.0), 15.0, state),)
+
+
+def each() -> list[Any]:
+    pairs = [(point, state) for point in POINTS for state in STATES]
+    return [pytest.param(*pair, marks=() if pair in SHORT else (pytest.mark.long,)) for pair in pairs]
+
+
+def test_an_undisturbed_node_keeps_what_pods_need(reached: Reached) -> None:
+    assert set(POINTS) <= reached.keys()
+    verdict = run(WORKLOAD, (), 1)
+    wanted = ["own", "shared"]
+    assert verdict.state["claims"] == {"prepared": wanted, "in the record": wanted, "in the checkpoint": wanted}
+
+
+@pytest.mark.parametrize(("point", "state"), each())
+def test_what_pods_need_is_prepared_in_the_end_and_nothing_else(reached: Reached, point: str, state: str) -> None:
+    killed = False
+    for seconds in reached[point]:
+        kill = Kill(max(seconds - 0.5, 0.0), point.split(".")[0], 0, 0, point, 0.5)
+        verdict = check_case(Case(1, WORKLOAD, (*driver_faults(state, seconds), kill)))
+        assert verdict.violation is None, "\n".join(verdict.lines)
+        killed = killed or any(f"at {point}" in line for line in verdict.lines)
+    assert killed or state in ("dies", "silent"), "it was never killed there"
+
+
+def with_claims(workload: Workload, rng: Random) -> Workload:
+    """Give each pod of the API server some claims."""
+
+    def some(pod: PodPlan) -> tuple[str, ...]:
+        own = f"of-{pod.name}"
+        return rng.choice(((), ("shared",), (own,), ("shared", own)))
+
+    pods = tuple(pod if pod.static else replace(pod, claims=some(pod)) for pod in workload.pods)
+    return replace(workload, pods=pods)
+
+
+def driver_fault(rng: Random) -> PluginFault:
+    kind = rng.choice(("dead", "dies", "slow", "silent"))
+    return PluginFault(round(rng.uniform(0.0, 20.0), 3), round(rng.uniform(0.5, 12.0), 3), kind)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(4))
+def test_a_disturbed_node_ends_with_the_claims_of_an_undisturbed_one(part: int) -> None:
+    before = Path.cwd()
+    in_memory("claim-seeds")
+    try:
+        for seed in SEEDS[part::4]:
+            case, rng = draw(seed), Random(f"claims {seed}")
+            workload = with_claims(replace(case.workload, plugin=None), rng)
+            workload = replace(workload, pods=tuple(replace(pod, devices=0, cpus=0) for pod in workload.pods))
+            faults = [driver_fault(rng) for _ in range(rng.choice((0, 1, 2)))]
+            verdict = check_case(Case(seed, workload, (*case.faults, *faults)))
+            assert verdict.violation is None, "\n".join((f"seed {seed}", *verdict.lines))
+    finally:
+        clear_memory("claim-seeds")
+        os.chdir(before)
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["the runtime lists ended pods", "the runtime has lost its pods"])
+def test_after_a_restart_of_the_machine_claims_are_prepared_before_their_containers_run_again(
+    reached: Reached, keeps: bool
+) -> None:
+    pods = tuple(replace(pod, acts=()) for pod in WORKLOAD.pods[:2])
+    late = PluginFault(15.0, 30.0, "dead")
+    verdict = run(Workload(pods), (MachineBoots(15.0, 5.0, keeps), late), 1)
+    assert verdict.violation is None, "\n".join(verdict.lines)
+    assert verdict.state["claims"]["prepared"] == ["other", "own", "shared"]
+    assert all(verdict.state[f"api {pod.name}"]["conditions"]["Ready"] == "True" for pod in pods)
