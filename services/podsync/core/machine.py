@@ -244,14 +244,16 @@ class PodSync:
         volumes = self.node_state.volumes.get(tracked.uid)
         if admitted and tracked.saved.state is PodState.SYNC and volumes is not None and volumes.attach_limit:
             tracked = lifecycle.over_attach_limit(tracked, volumes.attach_limit, now)
+        claims = self.node_state.claims.get(tracked.uid)
+        claims_known = self.node_state.claims_known or not has_claims(tracked.saved)
+        outside = (volumes, claims, claims_known)
+        if outside != (tracked.volumes, tracked.claims, tracked.claims_known):
+            tracked = replace(tracked, volumes=volumes, claims=claims, claims_known=claims_known)
         tracked = follow_device_health(
             tracked, self.node_state.admissions.devices.reported, self.settings.device_action, now
         )
-        events, claims = list(tracked.noted), self.node_state.claims.get(tracked.uid)
-        claims_known = self.node_state.claims_known or not has_claims(tracked.saved)
-        outside = (volumes, claims, claims_known)
-        if events or outside != (tracked.volumes, tracked.claims, tracked.claims_known):
-            tracked = replace(tracked, noted=(), volumes=volumes, claims=claims, claims_known=claims_known)
+        if events := list(tracked.noted):
+            tracked = replace(tracked, noted=())
         if tracked.saved.state is PodState.SYNC and tracked.observed.is_current and now >= tracked.resync_at > 0:
             # The pod is listed again from time to time, in case an event was missed.
             tracked = replace(tracked, observed=outdated(tracked.observed))

@@ -1,22 +1,27 @@
 """Selects the devices that a container gets of the resource claims of its pod (node.md 4.16). Pure."""
 
+from collections.abc import Iterator
+
 from bus.messages.resource_claims import ClaimDevice, PodClaim, PodClaims
 from services.podsync.core.pod.claim_status import EXTENDED
 from shared.model.objects import Object
+
+HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"  # of `ClaimDevice.health`
 
 
 def cdi_devices(container: Object, claims: PodClaims | None) -> tuple[str, ...]:
     """Return the CDI devices of the container, each once: in the order of the claims, and of the container's requests
     of each."""
-    listed = claims.claims if claims is not None else ()
-    found = (
-        name
-        for claim in listed
-        for request in _requests(container, claim)
-        for device in devices_of_request(claim, request)
-        for name in device.cdi_devices
-    )
+    found = (name for _, device in devices_of_container(container, claims) for name in device.cdi_devices)
     return tuple(dict.fromkeys(found))
+
+
+def devices_of_container(container: Object, claims: PodClaims | None) -> Iterator[tuple[PodClaim, ClaimDevice]]:
+    """Yield the devices of the container with their claims, a device once for each request that it serves."""
+    for claim in claims.claims if claims is not None else ():
+        for request in _requests(container, claim):
+            for device in devices_of_request(claim, request):
+                yield claim, device
 
 
 def devices_of_request(claim: PodClaim, request: str) -> tuple[ClaimDevice, ...]:

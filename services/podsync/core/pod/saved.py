@@ -41,7 +41,7 @@ class SavedContainer:
     hook_owed: str = ""  # instance whose postStart has not ended
     hook_failed: str = ""  # instance to be stopped because its postStart failed
     device_failed: str = ""  # instance to be stopped because a device of it became unhealthy
-    unhealthy_devices: str = ""  # the devices that were reported so, a line for each: <resource>/<id>
+    unhealthy_devices: str = ""  # the devices that were reported so, a line for each, named as in `reported_health`
     crash_backoff: CrashBackoff | None = None
 
 

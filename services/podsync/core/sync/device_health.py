@@ -1,15 +1,14 @@
-"""Decides what follows when the plugin of a device reports it as unhealthy: an event, and by the node's configuration
-or the pod's annotation a restart of the container or the end of the pod.
+"""Decides what follows when the plugin of a device, or the driver of a resource claim, reports it as unhealthy: an
+event, and by the node's configuration or the pod's annotation a restart of the container or the end of the pod.
 
 Each change is acted on once: the devices that are reported are saved together with what follows from them. A plugin
 that is not connected reports nothing, and one that leaves a device out of its list does not say that it is unhealthy.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bus.messages.podsync import PodState
-from services.podsync.core.placement.pod_placement import ContainerDevices
 from services.podsync.core.placement.reported_devices import Reported
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.device_need import shortened
@@ -17,6 +16,7 @@ from services.podsync.core.pod.saved import with_container
 from services.podsync.core.pod.step import Step
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.container_kill import ContainerKill
+from services.podsync.core.sync.reported_health import ReportedHealth, describe_reported, reported_health
 from services.podsync.core.sync.restart_rules import restart_policy
 from services.podsync.core.sync.stopping import kill_one
 from shared.model.device_action import DEVICE_ACTION_ANNOTATION, DeviceAction
@@ -34,7 +34,7 @@ _MAX_SHOWN_CHARACTERS = 64  # of an annotation that is not understood
 
 @dataclass(frozen=True)
 class _Health:
-    """Has the unhealthy devices of one container as `<resource>/<id>`, and those that have changed."""
+    """Has the unhealthy devices of one container, by their names in `ReportedHealth`, and those that have changed."""
 
     unhealthy: frozenset[str]
     failed: tuple[str, ...]
@@ -42,25 +42,32 @@ class _Health:
 
 
 def follow_device_health(tracked: TrackedPod, reported: Reported, node_action: DeviceAction, now: float) -> TrackedPod:
-    """Return the pod with the health of its devices as the plugins report it now, and with what follows from a device
-    that has become unhealthy. `node_action`: what the node does where the pod says nothing. The pod stays as it is
-    until this process has listed it in the runtime, because only a container that runs can be restarted."""
+    """Return the pod with the health of its devices as it is reported now, and with what follows from a device that has
+    become unhealthy. `reported`: by device plugins; `node_action`: what the node does where the pod says nothing. The
+    pod stays as it is until this process has listed it in the runtime, because only a container that runs can be
+    restarted."""
     given = tracked.saved.placement.containers
-    if not any(placed.devices for placed in given.values()) or not _is_followed(tracked):
+    with_devices = dict.fromkeys(name for name, placed in given.items() if placed.devices)
+    if tracked.claims is not None:
+        with_devices |= dict.fromkeys(tracked.version.containers)
+    if not with_devices or not _is_followed(tracked):
         return tracked
     failed: dict[str, tuple[str, ...]] = {}  # container -> devices
+    messages: dict[str, str] = {}
     action, doubt = _action(tracked, node_action)
-    for name, placed in given.items():
-        if not placed.devices or not _may_use_devices(tracked, name):
+    for name in with_devices:
+        if not _may_use_devices(tracked, name):
             continue
-        saved = tracked.saved.container(name)
-        health = _compare(saved.unhealthy_devices, placed.devices, reported)
+        saved, now_reported = tracked.saved.container(name), reported_health(tracked, name, reported)
+        health = _compare(saved.unhealthy_devices, now_reported)
+        messages |= now_reported.messages
         if health.failed:
             failed[name] = health.failed
-            text = f"{_describe(health.failed, 'unhealthy')}{_consequence(tracked, name, action)}{doubt}"
+            what = describe_reported(health.failed, "unhealthy", messages)
+            text = f"{what}{_consequence(tracked, name, action)}{doubt}"
             tracked = tracked.with_event("Warning", DEVICE_UNHEALTHY, text, name)
         if health.recovered:
-            text = _describe(health.recovered, "healthy again")
+            text = describe_reported(health.recovered, "healthy again", messages)
             tracked = tracked.with_event("Normal", DEVICE_HEALTHY, text, name)
         if health.failed or health.recovered:
             saved = replace(saved, unhealthy_devices="\n".join(sorted(health.unhealthy)))
@@ -68,7 +75,7 @@ def follow_device_health(tracked: TrackedPod, reported: Reported, node_action: D
             if health.failed and running is not None and action is DeviceAction.RESTART_CONTAINER:
                 saved = replace(saved, device_failed=running.id)
             tracked = replace(tracked, saved=with_container(tracked.saved, name, saved))
-    return _fail(tracked, failed, now) if failed and action is DeviceAction.FAIL_POD else tracked
+    return _fail(tracked, failed, messages, now) if failed and action is DeviceAction.FAIL_POD else tracked
 
 
 def stop_after_device_failure(tracked: TrackedPod) -> Step:
@@ -109,14 +116,10 @@ def _running(tracked: TrackedPod, name: str) -> Container | None:
     return newest if newest is not None and newest.state is ContainerState.RUNNING else None
 
 
-def _compare(known: str, devices: Iterable[ContainerDevices], reported: Reported) -> _Health:
+def _compare(known: str, reported: ReportedHealth) -> _Health:
     before = frozenset(known.splitlines())
-    unhealthy, healthy = set[str](), set[str]()
-    for given in devices:
-        of_resource = reported.get(given.resource)
-        listed = of_resource.healthy if of_resource is not None else {}
-        for device in given.ids & listed.keys():
-            (healthy if listed[device] else unhealthy).add(f"{given.resource}/{device}")
+    healthy = {device for device, is_healthy in reported.healthy.items() if is_healthy}
+    unhealthy = reported.healthy.keys() - healthy
     return _Health(
         unhealthy=(before | unhealthy) - healthy,
         failed=tuple(sorted(unhealthy - before)),
@@ -143,10 +146,6 @@ def _action(tracked: TrackedPod, node_action: DeviceAction) -> tuple[DeviceActio
     return action, doubt
 
 
-def _describe(devices: tuple[str, ...], state: str) -> str:
-    return f"The device plugin reports {shortened(devices)} as {state}"
-
-
 def _consequence(tracked: TrackedPod, name: str, action: DeviceAction) -> str:
     if action is DeviceAction.FAIL_POD:
         return "; the pod is ended as failed"
@@ -155,9 +154,12 @@ def _consequence(tracked: TrackedPod, name: str, action: DeviceAction) -> str:
     return ""
 
 
-def _fail(tracked: TrackedPod, failed: Mapping[str, tuple[str, ...]], now: float) -> TrackedPod:
+def _fail(
+    tracked: TrackedPod, failed: Mapping[str, tuple[str, ...]], messages: Mapping[str, str], now: float
+) -> TrackedPod:
     devices = tuple(dict.fromkeys(device for of_container in failed.values() for device in of_container))
-    message = f"{_describe(devices, 'unhealthy')}, which container {shortened(tuple(failed))} has"
+    what = describe_reported(devices, "unhealthy", messages)
+    message = f"{what}, which container {shortened(tuple(failed))} has"
     ending = {"reason": DEVICE_UNHEALTHY, "message": message, "disruption": message}
     tracked = replace(tracked, saved=replace(tracked.saved, ending=ending))
     return lifecycle.with_termination(tracked, reason="a device of the pod is unhealthy", now=now)
