@@ -23,7 +23,7 @@ from shared.podspec.resources import is_sidecar
 from shared.podspec.schema import type_errors
 from shared.podspec.validation_container import validate_container
 from shared.podspec.validation_placement import validate_placement
-from shared.podspec.validation_resources import validate_amounts, validate_pod_level
+from shared.podspec.validation_resources import validate_amounts, validate_claims, validate_pod_level
 from shared.podspec.validation_restart import validate_resize_beside
 from shared.podspec.validation_security import validate_profile
 from shared.podspec.validation_volume import validate_volumes
@@ -82,7 +82,7 @@ def _spec(spec: dict[str, Any], pod: Object) -> list[str]:
     errors += in_range("spec.activeDeadlineSeconds", spec.get("activeDeadlineSeconds"), 1, _MAX_INT32)
     errors += one_of("spec.os.name", (spec.get("os") or {}).get("name"), ("linux", "windows"))
     errors += validate_amounts(spec.get("overhead") or {}, "spec.overhead")
-    errors += validate_pod_level(spec)
+    errors += validate_pod_level(spec) + validate_claims(spec)
     errors += _naming(spec) + _security(spec) + _host_users(spec) + validate_placement(spec)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"

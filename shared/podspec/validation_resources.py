@@ -4,7 +4,7 @@ from typing import Any
 
 from shared.model.quantity import QuantityError, parse_quantity
 from shared.podspec import names
-from shared.podspec.field_errors import each_invalid, forbidden, invalid, unsupported
+from shared.podspec.field_errors import duplicate, each_invalid, forbidden, invalid, not_found, required, unsupported
 from shared.podspec.resources import (
     HUGEPAGES,
     container_totals,
@@ -65,6 +65,28 @@ def validate_pod_level(spec: dict[str, Any]) -> list[str]:
                     where = at(f"spec.{kind}[{index}].resources.limits", name)
                     detail = f"must be less than or equal to pod limits of {most[name]}"
                     errors.append(invalid(where, str(amount), detail))
+    return errors
+
+
+def validate_claims(spec: dict[str, Any]) -> list[str]:
+    """Return messages for the resource claims of containers: each is one of the pod's, and is named once."""
+    known = sorted({str(claim["name"]) for claim in spec.get("resourceClaims") or () if claim.get("name")})
+    listed = f": {', '.join(known)}" if known else " which is empty"
+    detail = f"must be one of the names in pod.spec.resourceClaims{listed}"
+    errors = []
+    for kind in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(kind) or ()):
+            seen: set[tuple[str, str]] = set()
+            for number, claim in enumerate((container.get("resources") or {}).get("claims") or ()):
+                here = f"spec.{kind}[{index}].resources.claims[{number}]"
+                name, request = claim.get("name") or "", claim.get("request") or ""
+                if (name, request) in seen:
+                    errors.append(duplicate(here, f"{name}/{request}" if request else name))
+                if not name:
+                    errors.append(required(here))
+                elif name not in known:
+                    errors.append(f"{not_found(here, name)}: {detail}")
+                seen.add((name, request))
     return errors
 
 

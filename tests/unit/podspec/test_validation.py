@@ -51,6 +51,25 @@ def test_a_pod_with_everything_is_valid() -> None:
 
 
 @pytest.mark.parametrize(
+    ("claims", "messages"),
+    [
+        ([{"name": "gpu"}, {"name": "nic", "request": "a"}, {"name": "nic", "request": "b"}], []),
+        ([{"request": "a"}], ["[0]: Required value"]),
+        ([{"name": "nic"}, {"name": "nic"}], ['[1]: Duplicate value: "nic"']),
+        ([{"name": "x"}], ['[0]: Not found: "x": must be one of the names in pod.spec.resourceClaims: gpu, nic']),
+    ],
+)
+def test_the_claims_of_a_container_are_those_of_its_pod(claims: list[dict[str, str]], messages: list[str]) -> None:
+    container = {"resources": {"claims": claims}}
+    listed = [{"name": name, "resourceClaimName": name} for name in ("nic", "gpu")]
+    at = "spec.containers[0].resources.claims"
+    assert validate_pod(a_pod(container, resourceClaims=listed)) == [f"{at}{message}" for message in messages]
+    lacking = "must be one of the names in pod.spec.resourceClaims which is empty"
+    without = validate_pod(a_pod({"resources": {"claims": [{"name": "gpu"}]}}))
+    assert without == [f'{at}[0]: Not found: "gpu": {lacking}']
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"name": ""}, "name: Required value"),
