@@ -95,11 +95,12 @@ class ShutdownSequence:
         return self.in_progress and self._shutdown is not None and self._shutdown.is_over
 
     def start(self) -> None:
-        """Continue with what an earlier process has begun. After another boot, log what was not finished in time."""
+        """Continue with what an earlier process has begun, also with a cancellation. After another boot, log what was
+        not finished in time."""
         shutdown = self._shutdown
-        if shutdown is not None and self.in_progress:
-            self._handle(NodeShutdownChanged(in_progress=True, cause="podsync started while the machine shuts down"))
-        elif shutdown is not None and shutdown.unfinished:
+        if self.is_followed:
+            self._handle(NodeShutdownChanged(in_progress=self.in_progress, cause="podsync started"))
+        if shutdown is not None and shutdown.unfinished and not self.in_progress:
             log.warning(
                 "in the shutdown of the machine at %s these pods had not stopped in time: %s (see shutdownGracePeriod)",
                 rfc3339(shutdown.began),

@@ -263,6 +263,21 @@ async def test_a_kill_at_this_point_ends_as_without_it(point: str, tmp_path: Pat
         assert {stage.status(uid)["containerStatuses"][0]["restartCount"] for uid in ("low", "middle", "high")} == {1}
 
 
+@pytest.mark.parametrize("step", ["saved", "published"])
+async def test_a_kill_while_the_cancellation_is_saved_leaves_no_pod_stopped(step: str, tmp_path: Path) -> None:
+    async with shutting_stage(tmp_path) as stage:
+        await stage.pods_that_run(low=0)
+        stage.signal()
+        await stage.until(lambda: stage.shown().over)
+        with ending_at(f"podsync.shutdown.{step} 1") as met:
+            stage.signal(in_progress=False)
+            await stage.until(lambda: met)
+            await stage.kill()
+        await stage.start()
+        stage.observed()
+        await stage.until(lambda: running(stage, "low"))
+
+
 async def test_a_process_that_starts_after_the_cancellation_lets_the_pods_run_again(tmp_path: Path) -> None:
     async with shutting_stage(tmp_path) as stage:
         await stage.pods_that_run(low=0)

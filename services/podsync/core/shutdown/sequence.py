@@ -62,11 +62,13 @@ class Progress:
 
 
 def advance(shutdown: Shutdown, groups: Groups, pods: Iterable[RunningPod], *, now: float, wall: float) -> Progress:
-    """Return what follows now. `pods`: all of which something is left, a container or a mounted volume."""
-    if shutdown.is_over:
-        return Progress(shutdown=shutdown)
+    """Return what follows now. `pods`: all of which something is left, a container or a mounted volume. Once the
+    shutdown is over, nothing waits for a pod that still runs, but it stops as well."""
     left = sorted(pods, key=lambda pod: (pod.priority, pod.uid))
     group_of = {pod.uid: index_of_group(pod.priority, groups) for pod in left}
+    if shutdown.is_over:
+        untold = (_stop(pod, groups[group_of[pod.uid]].seconds) for pod in left if not pod.stops)
+        return Progress(shutdown=shutdown, stops=tuple(untold))
     stops: dict[str, PodStop] = {}
     late: list[str] = []
     while True:

@@ -132,7 +132,8 @@ def test_a_node_without_pods_lets_the_machine_go_on_at_once() -> None:
     assert (found.shutdown.ended, found.stops, found.wake_at) == (1234.0, (), 0.0)
 
 
-def test_an_end_stays_whatever_runs_later() -> None:
+def test_an_end_stays_whatever_runs_later_and_that_stops_as_well() -> None:
     ended = replace(BEGIN, ended=1234.0)
-    assert advance(ended, GROUPS, [pod("u1")], now=50.0, wall=0.0).shutdown == ended
-    assert advance(ended, GROUPS, [pod("u1")], now=50.0, wall=0.0).stops == ()
+    found = advance(ended, GROUPS, [pod("u1"), pod("u2", stops=True)], now=50.0, wall=0.0)
+    assert (found.shutdown, found.wake_at) == (ended, 0.0)
+    assert [(stop.uid, stop.grace_seconds) for stop in found.stops] == [("u1", 20)]
