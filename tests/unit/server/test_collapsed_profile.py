@@ -19,3 +19,8 @@ def test_a_line_has_the_process_the_functions_outermost_first_and_microseconds()
         "pleg;(other) 5",
         "volume;(no answer, late) 1",
     ]
+
+
+def test_the_time_of_threads_with_one_stack_is_one_line() -> None:
+    stacks = tuple(ProfiledStack(thread=f"worker-{n}", frames=(0,), nanoseconds=1500) for n in range(4))
+    assert collapsed_profile({"pleg": Profile(frames=FRAMES, stacks=stacks)}) == "pleg;turn (pods.py:7) 6\n"

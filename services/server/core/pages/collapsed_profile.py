@@ -1,6 +1,7 @@
 """Forms the CPU profiles of several processes as collapsed stacks, the text that flamegraph.pl and speedscope read."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from bus.messages.debugging import Frame, Profile, ProfiledStack
 
@@ -17,8 +18,11 @@ def _lines(process: str, profile: Profile | str) -> Iterator[str]:
     if isinstance(profile, str):
         yield _line([process, f"({profile})"], 1)
         return
+    used: Counter[tuple[str, ...]] = Counter()  # nanoseconds; the threads of a pool have one stack
     for stack in profile.stacks:
-        yield _line([process, *_functions(profile, stack)], max(1, stack.nanoseconds // 1000))
+        used[process, *_functions(profile, stack)] += stack.nanoseconds
+    for names, nanoseconds in used.items():
+        yield _line(names, max(1, nanoseconds // 1000))
 
 
 def _functions(profile: Profile, stack: ProfiledStack) -> list[str]:
@@ -30,5 +34,5 @@ def _function(frame: Frame) -> str:
     return f"{frame.function} ({frame.file.rpartition('/')[2]}:{frame.line})"
 
 
-def _line(names: list[str], microseconds: int) -> str:
+def _line(names: Sequence[str], microseconds: int) -> str:
     return f"{';'.join(' '.join(name.replace(';', ',').split()) for name in names)} {microseconds}\n"
