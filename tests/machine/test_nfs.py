@@ -1,5 +1,5 @@
 """An nfs volume of a real server, which is a second machine: a pod writes to it, also after the server was away for
-30 s. The tests are one plan, in this order."""
+30 s, and ends while the server is away. The tests are one plan, in this order."""
 
 import json
 import subprocess
@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.root, pytest.mark.night, pytest.mark.timeout(1500)]
 
 EXPORT = "/srv/export"
 LOG = f"{EXPORT}/log"
+PODS = "/var/lib/bulkhead/kubelet/pods"
 _OTHER_RUNS = "ps -e -o args= | grep -q '^sleep 100000$'"
 _AWAY_SECONDS = 30
 _WRITE = "while :; do date +%s >> /data/log; sleep 1; done"
@@ -37,15 +38,17 @@ class Pair:
     @contextmanager
     def without_server(self) -> Iterator[None]:
         """The server's cable is out."""
-        self._cable("down")
+        self._cable("nomaster")
         try:
             yield
         finally:
-            self._cable("up")
+            self._cable("master", self.network.bridge)
 
-    def _cable(self, state: str) -> None:
+    def _cable(self, *state: str) -> None:
+        """Change the server's end out here. The interface stays up, for the kernel of a machine that cannot write to it
+        gives its own one up."""
         tap = f"tap{self.server.ip.rpartition('.')[2]}"
-        subprocess.run(self.network.inside("ip", "link", "set", tap, state), check=True)
+        subprocess.run(self.network.inside("ip", "link", "set", tap, *state), check=True)
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +101,16 @@ def test_a_server_that_is_away_for_30_s_holds_up_its_pod_and_nothing_else(pair: 
         written = int(pair.server.must("sh", "-c", f"cat {LOG} | wc -l"))  # by the server's serial line
     pair.server.wait_until(f"[ $(cat {LOG} | wc -l) -gt {written + 2} ]")
     assert before <= pair.node.tasks()  # the same container goes on
+
+
+def test_a_server_that_is_away_at_the_end_of_a_pod_holds_up_neither_its_end_nor_other_pods(pair: Pair) -> None:
+    [uid] = [pod["uid"] for pod in pair.node.pods() if pod["name"].startswith("writer")]
+    with pair.without_server():
+        pair.node.must("rm", f"{MANIFESTS}/writer.json")
+        pair.node.add_pod("other")
+        pair.node.wait_until(_OTHER_RUNS)
+        pair.node.wait_until("! grep -q ' nfs4 ' /proc/mounts")
+        pair.node.wait_until(f"[ ! -e {PODS}/{uid} ]")
+    log = pair.server.must("sh", "-c", f"cat {LOG} | wc -l")
+    pair.node.must("bulkhead", "status", f"--wait-ready={pair.node.within:g}")
+    assert pair.server.must("sh", "-c", f"cat {LOG} | wc -l") == log
