@@ -5,6 +5,7 @@ The API server is the double: the real one of the tests has no subresource `resi
 
 import asyncio
 import json
+import os
 import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -41,6 +42,7 @@ class Stage:
 
     api: HttpApiServer
     world: World
+    driver: str
 
     def get(self, path: str) -> Object:
         found = self.api.do(lambda: self.api.server.get(path))
@@ -92,8 +94,18 @@ class Stage:
         await self.world.wait_for(lambda: self.api.do(lambda: self.api.server.get(path)) is None, f"{name} to be gone")
 
     def cgroup(self, pod: Object, qos: str = "burstable") -> str:
-        parts = (self.world.home.path.name, "kubepods", qos, f"pod{pod['metadata']['uid']}")
-        return "/" + "/".join(part for part in parts if part)
+        return self.level(*([qos] if qos else []), f"pod{pod['metadata']['uid']}")
+
+    def level(self, *below: str) -> str:
+        """The cgroup that these names have below kubepods."""
+        parts = [self.world.home.path.name, "kubepods", *(name.replace("-", "_") for name in below)]
+        if self.driver == "systemd":
+            return "".join(f"/{'-'.join(parts[: depth + 1])}.slice" for depth in range(len(parts)))
+        return "/" + "/".join((*parts[:2], *below))
+
+    def own_cgroup(self, cgroup: str, instance: str) -> str:
+        """The cgroup of a container, by its id, in that of its pod."""
+        return f"{cgroup}/cri-containerd-{instance}.scope" if self.driver == "systemd" else f"{cgroup}/{instance}"
 
     def events(self, reason: str, name: str) -> set[str]:
         """The messages of the Events about this pod."""
@@ -129,12 +141,14 @@ def amounts(cpu: str, limit: str, request: str = "16Mi") -> Object:
 
 @asynccontextmanager
 async def make_stage(directory: Path, **config: Any) -> AsyncIterator[Stage]:
-    """An agent with these fields of the KubeletConfiguration, until its node is ready."""
+    """An agent with these fields of the KubeletConfiguration, whose node is ready. TEST_CGROUP_DRIVER names the cgroup
+    driver."""
+    driver = os.environ.get("TEST_CGROUP_DRIVER", "cgroupfs")
     with HttpApiServer() as api:
         kubeconfig = directory / "kubeconfig"
         write_kubeconfig(kubeconfig, api.url)
-        async with World(config=config, flags=(f"--kubeconfig={kubeconfig}",)) as world:
-            stage = Stage(api, world)
+        async with World(config={"cgroupDriver": driver, **config}, flags=(f"--kubeconfig={kubeconfig}",)) as world:
+            stage = Stage(api, world, driver)
 
             def ready() -> bool:
                 node = api.do(lambda: api.server.get(paths.node(NODE)))
@@ -176,8 +190,8 @@ async def test_running_containers_get_what_their_pod_lists_without_a_restart(sta
         pod = await stage.resized("both", generation, amounts(cpu, limit))
         assert status_of(pod, "a")["allocatedResources"] == amounts(cpu, limit)["requests"]
         assert given(cgroup) == wanted(102, pod_cpu, pod_limit)
-        assert given(f"{cgroup}/{before['a']}") == wanted(51, pod_cpu - 10_000, pod_limit - 32)
-        assert given(f"{cgroup}/{before['b']}") == wanted(51, 10_000, 32)
+        assert given(stage.own_cgroup(cgroup, before["a"])) == wanted(51, pod_cpu - 10_000, pod_limit - 32)
+        assert given(stage.own_cgroup(cgroup, before["b"])) == wanted(51, 10_000, 32)
     assert {name: instance(pod, name) for name in ("a", "b")} == before
     assert [status_of(pod, name)["restartCount"] for name in ("a", "b")] == [0, 0]
     for reason in ("ResizeStarted", "ResizeCompleted"):
@@ -196,7 +210,7 @@ async def test_a_container_is_restarted_where_its_policy_asks_for_it(stage: Stag
     await stage.until("policy", lambda p: status_of(p, "a").get("restartCount") == 1 and is_ready(p), "to be restarted")
     pod = await stage.resized("policy", generation, amounts("200m", "64Mi"))
     assert instance(pod, "a") != first
-    assert given(f"{stage.cgroup(pod)}/{instance(pod, 'a')}") == wanted(51, 20_000, 64)
+    assert given(stage.own_cgroup(stage.cgroup(pod), instance(pod, "a"))) == wanted(51, 20_000, 64)
     assert given(stage.cgroup(pod)) == wanted(51, 20_000, 64)
     await stage.delete("policy")
 
@@ -204,7 +218,7 @@ async def test_a_container_is_restarted_where_its_policy_asks_for_it(stage: Stag
 async def test_a_limit_of_memory_is_not_set_below_what_is_in_use(stage: Stage) -> None:
     pod = await stage.run(pod_of("large", container("a", HOLDS_40_MB, resources=amounts("500m", "128Mi"))))
     cgroup = stage.cgroup(pod)
-    own = f"{cgroup}/{instance(pod, 'a')}"
+    own = stage.own_cgroup(cgroup, instance(pod, "a"))
     await stage.world.wait_for(lambda: memory_usage(own) > 38 * MI, "the memory to be in use")
     await stage.resize("large", containers=[{"name": "a", "resources": amounts("500m", "24Mi")}])
     pod = await stage.until("large", lambda p: condition_of(p, IN_PROGRESS).get("reason") == "Error", "to have failed")
@@ -241,7 +255,7 @@ async def test_what_does_not_fit_is_refused_or_waits_until_there_is_room(stage: 
     await stage.delete("neighbour")
     pod = await stage.resized("grows", generation, requests(500))
     assert cpu_share(cgroup) == share_of(512)
-    assert cpu_share(f"{cgroup}/{instance(pod, 'a')}") == share_of(512)
+    assert cpu_share(stage.own_cgroup(cgroup, instance(pod, "a"))) == share_of(512)
     await stage.delete("grows")
 
 
@@ -253,7 +267,7 @@ async def test_a_podsync_that_is_killed_between_two_writes_ends_where_it_would_h
         generation = await stage.resize("killed", containers=[{"name": "a", "resources": amounts(cpu, limit)}])
         await stage.world.wait_for(lambda: stage.world.crashed, "podsync to be killed")
         pod = await stage.resized("killed", generation, amounts(cpu, limit))
-        assert given(cgroup) == given(f"{cgroup}/{first}") == wanted(51, micro, mebi)
+        assert given(cgroup) == given(stage.own_cgroup(cgroup, first)) == wanted(51, micro, mebi)
         assert (instance(pod, "a"), status_of(pod, "a")["restartCount"]) == (first, 0)
     await stage.delete("killed")
 
@@ -265,7 +279,7 @@ async def test_the_node_declares_the_resize_of_a_pod_and_of_init_containers_and_
     level = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
     pod = await stage.run(pod_of("level", container("a"), initContainers=[init], resources=level))
     cgroup = stage.cgroup(pod)
-    own = f"{cgroup}/{instance(pod, 'a')}"
+    own = stage.own_cgroup(cgroup, instance(pod, "a"))
     assert given(cgroup) == wanted(102, 20_000, 64) and (quota(own), memory(own)) == ("20000", str(64 * MI))
     larger = {"requests": {"cpu": "200m", "memory": "32Mi"}, "limits": {"cpu": "300m", "memory": "96Mi"}}
     more = [{"name": "i", "resources": {"requests": {"cpu": "30m"}}}]

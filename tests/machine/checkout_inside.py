@@ -48,10 +48,11 @@ def lay_out(machine: Machine) -> None:
     machine.must("sh", "-c", _LAY_OUT)
 
 
-def run_tests(machine: Machine, file: str) -> None:
-    """Run a file of tests in there and print what pytest prints. AssertionError unless all pass and none is skipped."""
+def run_tests(machine: Machine, file: str, driver: str) -> None:
+    """Run a file of tests in there, those that have a choice with this cgroup driver, and print what pytest prints.
+    AssertionError unless all pass and none is skipped."""
     command = f"cd {PLACE} && exec .venv/bin/python -m pytest -p no:cacheprovider --durations=5 {file}"
-    done = machine.run("sh", "-c", command, seconds=_MAX_FILE_SECONDS, **_VARIABLES)
+    done = machine.run("sh", "-c", command, seconds=_MAX_FILE_SECONDS, TEST_CGROUP_DRIVER=driver, **_VARIABLES)
     print(done.stdout, done.stderr)
     assert all_passed(done), f"{file} in the machine: {_last_line(done.stdout)}"
 

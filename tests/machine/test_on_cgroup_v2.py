@@ -11,11 +11,14 @@ from tests.machine.root import cached_root
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(1800)]
 
-FILES = (
-    "tests/machine/inside/limits.py",
-    "tests/e2e/test_resize.py",
-    "tests/e2e/systemd_pods.py",
-    pytest.param("tests/e2e/test_node_allocatable.py", marks=pytest.mark.night),
+# A file, and the cgroup driver for tests that have a choice.
+RUNS = (
+    ("tests/machine/inside/limits.py", "systemd"),
+    ("tests/e2e/test_resize.py", "systemd"),
+    pytest.param("tests/machine/inside/limits.py", "cgroupfs", marks=pytest.mark.night),
+    pytest.param("tests/e2e/test_resize.py", "cgroupfs", marks=pytest.mark.night),
+    pytest.param("tests/e2e/systemd_pods.py", "systemd", marks=pytest.mark.night),
+    pytest.param("tests/e2e/test_node_allocatable.py", "cgroupfs", marks=pytest.mark.night),
 )
 
 
@@ -27,6 +30,6 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         yield machine
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_these_tests_pass_on_cgroup_v2_alone(machine: Machine, file: str) -> None:
-    run_tests(machine, file)
+@pytest.mark.parametrize(("file", "driver"), RUNS)
+def test_these_tests_pass_on_cgroup_v2_alone(machine: Machine, file: str, driver: str) -> None:
+    run_tests(machine, file, driver)

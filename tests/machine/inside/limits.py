@@ -15,7 +15,7 @@ import pytest_asyncio
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.e2e.test_node_allocatable import machine
-from tests.e2e.test_resize import MI, Stage, make_stage
+from tests.e2e.test_resize import MI, Stage, instance, make_stage
 from tests.support.agents.agent import NODE
 from tests.support.agents.behaviour import container, pod_of, status_of
 from tests.support.agents.conditions import condition_of
@@ -97,7 +97,7 @@ def counts(cgroup: str, file: str) -> dict[str, int]:
 def own_cgroup(stage: Stage, name: str, qos: str) -> str:
     """The cgroup of the pod's container."""
     pod = stage.get(paths.pod("default", name))
-    return f"{stage.cgroup(pod, qos)}/{status_of(pod, 'c')['containerID'].partition('://')[2]}"
+    return stage.own_cgroup(stage.cgroup(pod, qos), instance(pod, "c"))
 
 
 def throttled_at(request: int, limit: int) -> str:
@@ -116,12 +116,12 @@ async def test_each_class_is_protected_and_throttled_by_what_it_requests(stage: 
         "burst": ("0", str(REQUEST_MI * MI), throttled_at(REQUEST_MI * MI, LIMIT_MI * MI), str(LIMIT_MI * MI)),
         "best": ("0", "0", throttled_at(0, PODS_MI * MI), "max"),
     }
-    kubepods = f"{stage.world.home.path.name}/kubepods"
+    kubepods, burstable = stage.level(), stage.level("burstable")
     wanted = (str((64 + REQUEST_MI) * MI), str(PODS_MI * MI), str(REQUEST_MI * MI))
 
     def of_classes() -> tuple[str, ...]:
         own = (read(kubepods, "memory.min"), read(kubepods, "memory.max"))
-        return (*own, read(f"{kubepods}/burstable", "memory.low"))
+        return (*own, read(burstable, "memory.low"))
 
     await stage.world.wait_for(lambda: of_classes() == wanted, lambda: f"{wanted}; they are {of_classes()}")
 
@@ -165,7 +165,7 @@ async def test_the_summary_shows_the_swap_of_a_container_and_of_the_node(stage: 
 
 def killed_for_memory(stage: Stage) -> int:
     """Processes of pods that the kernel has killed for their memory."""
-    return counts(f"{stage.world.home.path.name}/kubepods", "memory.events")["oom_kill"]
+    return counts(stage.level(), "memory.events")["oom_kill"]
 
 
 async def test_a_container_over_its_memory_limit_is_killed_by_the_kernel(stage: Stage) -> None:
