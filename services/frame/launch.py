@@ -34,6 +34,7 @@ from services.frame.exit_codes import REFUSED
 from services.frame.generation import supervisor_generation, supervisord_runs
 from services.frame.log_configuration import configure_log
 from services.frame.metrics import LoopLag, measure_process, serve_metrics
+from services.frame.resumption import Resumption
 from services.frame.signals import Signals
 from services.frame.tracing import Tracing
 from shared.agent.places import find_places
@@ -75,6 +76,7 @@ class Context:
     tracer: Tracer = field(default_factory=Tracer)  # of this process; without `tracing` it does nothing
     debugging: Debugging = field(default_factory=Debugging)  # of this process; the frame answers requests with it
     hung_up: asyncio.Event = field(default_factory=asyncio.Event)  # set at each SIGHUP
+    resumption: Resumption = field(default_factory=Resumption)  # calls what is due after a suspension of the machine
     in_force: ConfigurationInForce | None = None
 
     @property
@@ -263,6 +265,7 @@ class _Frame:
         loop = asyncio.get_running_loop()
         watchdog = Watchdog(lambda reason: self._hung(reason, loop), deadlines, busy=MAX_BUSY_SECONDS)
         _turn(loop, watchdog, LoopLag(metrics))
+        context.resumption.begin(loop)
         watchdog.start()
         await bus.start()
         tracing.start()

@@ -114,6 +114,7 @@ class PodSyncService:
             watch_pull=self._pull_watch.watched,
         )
         self.calls.record_resolv_conf_events()
+        context.resumption.subscribe(lambda _: self.calls.pulls.forget_credentials())
         PodPreviews(bus, self.core, self.calls, config.credential_providers)
         self.housekeeping = Housekeeping(
             context=context, runtime=runtime, calls=self.calls, core=self.core, events=events

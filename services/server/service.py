@@ -64,6 +64,7 @@ class ServerService:
         self.page = NodePage(context, self._streams)
         self._debugging = DebugEndpoints(bus, clock, context.debugging)
         self._reviews = Reviews(bus, clock, config)
+        context.resumption.subscribe(lambda _: self._reviews.forget())
         self._listeners = Listeners(config, self._health, self._reviews, HttpMetrics(context.metrics), context.tracer)
 
     @property

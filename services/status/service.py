@@ -108,6 +108,7 @@ class Status:
             self._parts["shutdown lock"] = ShutdownLock(context, groups, self._is_written, system_bus).run
         if clients is None or sink is None:
             return
+        context.resumption.subscribe_work(clients.drop_connections)
         pods = Pods(context, clients)
         lease = Lease(context, clients, chance=chance)
         agent = AgentRecord(records, generation)

@@ -23,10 +23,12 @@ QUIET_TURNS = 2  # of asyncio's own loop after which nothing at all was ready to
 
 
 class ManualClock:
-    """A `shared.time.clock.Clock` that does not move by itself; wall and monotonic seconds move together."""
+    """A `shared.time.clock.Clock` that does not move by itself; wall and monotonic seconds move together, except while
+    the machine is suspended."""
 
     def __init__(self, monotonic: float = 1000.0, wall: float = 1_700_000_000.0) -> None:
         self._monotonic, self._wall = monotonic, wall
+        self.suspended = 0.0  # seconds in all
 
     def monotonic(self) -> float:
         """Seconds."""
@@ -39,6 +41,11 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self._monotonic += seconds
+        self._wall += seconds
+
+    def suspend(self, seconds: float) -> None:
+        """Let time pass while the machine is suspended."""
+        self.suspended += seconds
         self._wall += seconds
 
 

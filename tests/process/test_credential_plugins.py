@@ -93,6 +93,16 @@ async def test_an_answer_is_kept_for_its_scope(bench: Bench) -> None:
     assert [request["image"] for request in bench.requests] == ["r.example/a", "q.example/a"]
 
 
+async def test_after_a_suspension_of_the_machine_answers_and_tokens_are_requested_again(bench: Bench) -> None:
+    bench.write("p", cacheKeyType="Registry")
+    plugins = bench.plugins("p")
+    await bench.ask(plugins)
+    plugins.forget()
+    await bench.ask(plugins)
+    await bench.ask(plugins)
+    assert len(bench.requests) == 2
+
+
 async def test_an_answer_without_duration_is_requested_each_time(bench: Bench) -> None:
     bench.write("p", cacheDuration="0s")
     plugins = bench.plugins("p")

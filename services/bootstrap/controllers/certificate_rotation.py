@@ -80,6 +80,7 @@ class CertificateRotation:
         self._attempts = CsrFailures(context, name, self._random.random)
         self._pending = PendingFile(Path(context.config.run_dir) / f"{name.replace(' ', '-')}.pending")
         self._woken = asyncio.Event()
+        context.resumption.subscribe(lambda _: self.wake())
         self._held: InspectedPair | None = None
         self._mark: tuple[object, ...] | None = None  # of the pair in `_held`; None = not looked yet
         self._deadline = 0.0  # wall seconds

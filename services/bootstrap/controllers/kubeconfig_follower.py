@@ -51,6 +51,7 @@ class KubeconfigFollower:
         self._changed = asyncio.Event()
         self._pace, self._rerun = RefusalPace(), False  # _rerun: a run after a 401 is waited for
         context.bus.answer(RenewCredentials, self._renew)
+        context.resumption.subscribe(lambda _: self.wake())  # the credentials may have ended meanwhile
         self._missing: set[Path] = set()  # directories that do not exist
         self._lost = False  # a directory was replaced, and the new one is not watched yet
 

@@ -51,6 +51,14 @@ class Prober:
         self._complete = False
         self._closed = False
         self._waited = False
+        context.resumption.subscribe(self._resumed)
+
+    def _resumed(self, seconds: float) -> None:
+        """Begin the tries that would have begun while the machine was suspended, now."""
+        for key in sorted(self._timers):
+            if (worker := self._set.worker(key)) is not None:
+                worker.resumed(seconds)
+                self._schedule(key, worker)
 
     def observed(self, uid: str, pod: RuntimePod | None) -> None:
         """Handle what the runtime shows of a pod now; None = nothing."""

@@ -114,6 +114,10 @@ class ProbeWorker:
         late = now - self._due
         self._due = (self._due if late < self.spec.period else now) + self.spec.period
 
+    def resumed(self, seconds: float) -> None:
+        """Note that the machine was suspended for these seconds: the next try comes as much earlier."""
+        self._due -= seconds
+
     def abandoned(self) -> None:
         """Note that the try under way was cancelled."""
         self.probing = False

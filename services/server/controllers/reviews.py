@@ -74,6 +74,11 @@ class Reviews:
 
         return await self._once(("access", key), ask, self._accesses, address)
 
+    def forget(self) -> None:
+        """Forget all answers: their time did not pass while the machine was suspended."""
+        self._users.clear()
+        self._verdicts.clear()
+
     async def close(self) -> None:
         """Cancel the reviews that are under way."""
         tasks = list(self._under_way.values())

@@ -23,6 +23,11 @@ class Clients:
     token_reviews: ApiClient  # whose a bearer token is: every client of the server's port can cause one
     events: ApiClient  # Events: eventRecordQPS and eventBurst
 
+    async def drop_connections(self) -> None:
+        """Use new connections from now on."""
+        for client in (self.heartbeat, self.kube, self.tokens, self.reviews, self.token_reviews, self.events):
+            await client.drop_connections()
+
     async def close(self) -> None:
         """Close all connections."""
         for client in (self.heartbeat, self.kube, self.tokens, self.reviews, self.token_reviews, self.events):

@@ -39,7 +39,10 @@ class Lease:
         self._owner_uid = ""  # the Node's uid, as soon as it is known
         self._owner_known = asyncio.Event()
         self._trouble = ""
+        self._renewing: asyncio.Timeout | None = None  # of the renewal under way
+        self._reconnects = False  # the connections may be dead since the machine was suspended
         self._bus.follow(NODE_OBJECT, self._on_node)
+        context.resumption.subscribe(self._resumed)
 
     def owned_by(self, uid: str) -> None:
         """Set the uid that the Node has now; the Lease gets it at once."""
@@ -47,13 +50,21 @@ class Lease:
             self._owner_uid = uid
             self._owner_known.set()
 
+    def _resumed(self, seconds: float) -> None:
+        """Renew now: the machine was suspended, and the Lease has aged by these seconds. A renewal under way may wait
+        for an answer on a connection that is gone: it ends."""
+        self._reconnects = True
+        self._owner_known.set()
+        if self._renewing is not None and not self._renewing.expired():
+            self._renewing.reschedule(asyncio.get_running_loop().time())
+
     async def run(self) -> None:
         """Renew until cancelled."""
         interval = renew_interval(self._duration)
         while True:
             self._owner_known.clear()
             began = self._clock.monotonic()
-            await self._renew()
+            await self._renew_once()
             # The interval is from the beginning of one renewal to that of the next, so that a slow API server does not
             # let the Lease expire.
             due = began + interval * (1 + JITTER * self._chance())
@@ -67,6 +78,15 @@ class Lease:
                 self.owned_by(objects.uid(value.node))
             case Deleted():
                 self._owner_uid = ""
+
+    async def _renew_once(self) -> None:
+        if self._reconnects:
+            self._reconnects = False
+            await self._client.drop_connections()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None) as self._renewing:
+                await self._renew()
+        self._renewing = None
 
     async def _renew(self) -> None:
         if self._cached is not None and await self._updated(self._cached):

@@ -83,6 +83,7 @@ class Node:
         if self._config.dynamic_config_dir:
             self._node_config = self._bus.follow(NODE_CONFIG, lambda _: self._now())
         conditions.on_change(self._now)
+        context.resumption.subscribe(lambda _: self._now())
         self._machine = MachineFacts()
         self._network: HostNetwork | None = None
         self._devices: frozenset[str] = frozenset()

@@ -78,6 +78,7 @@ class Reconciliation:
         self._events = events
         self._changed = changed
         self._next_sweep = self._next_refresh = 0.0
+        context.resumption.subscribe(self._resumed)
 
     async def run(self) -> None:
         """Reconcile until cancelled; mounts are left as they are."""
@@ -103,6 +104,12 @@ class Reconciliation:
         finally:
             await self._claims.close()
             await self._executor.close()
+
+    def _resumed(self, _: float) -> None:
+        """Compare every volume with its objects now, because tokens and certificates in it may have ended while the
+        machine was suspended."""
+        self._next_refresh = 0.0
+        self._changed.set()
 
     def on_object(self, change: Change[ChangedObject]) -> None:
         """Follow `objects.changed`."""

@@ -17,6 +17,7 @@ from services.bootstrap.controllers.csr_credentials import ClientCsrCredentials
 from services.bootstrap.controllers.tls_bootstrap import TlsBootstrap
 from services.bootstrap.core.certificate_template import Template, client_template
 from services.frame.launch import Context
+from services.frame.resumption import Resumption
 from shared.config.effective import EffectiveConfig
 from shared.kube.interface import ApiClient
 from shared.metrics.registry import Registry
@@ -138,8 +139,12 @@ class Stage:
             await listener.start()
         bus = self.network.bus("bootstrap")
         self.metrics = Registry("bootstrap")
+        clock = self.network.clock
+        self.resumption = Resumption(lambda: clock.suspended)
         running = make(
-            Context("bootstrap", self.config, bus, self.network.clock, asyncio.Event(), metrics=self.metrics)
+            Context(
+                "bootstrap", self.config, bus, clock, asyncio.Event(), metrics=self.metrics, resumption=self.resumption
+            )
         )
         await bus.start()
         self._task = asyncio.create_task(running)

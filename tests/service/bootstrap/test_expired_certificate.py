@@ -1,6 +1,8 @@
 """An expired client certificate is noticed by the wall clock, and at once when the API server answers 401."""
 
 import asyncio
+import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -9,18 +11,22 @@ import pytest
 
 from bus.messages.bootstrap import CredentialsRenewal, RenewCredentials
 from services.bootstrap.adapters.credential_files import CredentialFiles
+from services.bootstrap.adapters.kubeconfig import KubeconfigReport
 from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
+from services.bootstrap.controllers import kubeconfig_follower
 from services.bootstrap.controllers.kubeconfig_follower import KubeconfigFollower
 from services.bootstrap.controllers.startup import BootstrapStartup
 from services.frame.launch import Context
-from tests.fakes.virtual_time import AtOnce, on_virtual_time, until
+from services.frame.resumption import Resumption
+from shared.config.effective import EffectiveConfig
+from tests.fakes.virtual_time import AtOnce, ended, on_virtual_time, until
 from tests.service.bootstrap.stage import BOOTSTRAP, REPORT, Stage
 
 
-@pytest.mark.parametrize(("refused", "within"), [(False, 10.0), (True, 0.0)])
+@pytest.mark.parametrize(("by", "within"), [("nothing", 10.0), ("a 401", 0.0), ("the resumption", 0.0)])
 @on_virtual_time
-async def test_one_that_ended_while_the_machine_slept_is_noticed_soon_and_at_a_401_at_once(
-    tmp_path: Path, refused: bool, within: float
+async def test_one_that_ended_while_the_machine_slept_is_noticed_soon_and_at_a_401_or_a_resumption_at_once(
+    tmp_path: Path, by: str, within: float
 ) -> None:
     """The monotonic clock does not count the time of a suspend or a step of the wall clock."""
     stage = Stage(tmp_path)
@@ -28,9 +34,11 @@ async def test_one_that_ended_while_the_machine_slept_is_noticed_soon_and_at_a_4
     await stage.begin()
     stage.signer.serve()
     await stage.passes(25)
-    vars(stage.network.clock)["_wall"] += 200_000.0
-    if refused:
+    stage.network.clock.suspend(200_000.0)
+    if by == "a 401":
         stage.keeper.wake()
+    elif by == "the resumption":
+        stage.resumption.look()
     await until(stage.network, lambda: len(stage.users) == 2, within)
     assert stage.users == [BOOTSTRAP, BOOTSTRAP]
 
@@ -61,3 +69,36 @@ async def test_a_401_to_the_credentials_in_force_reaches_the_rotation_and_one_to
         await stage.passes(1)
         assert not asking.result().due
     assert looked == [1]
+
+
+@on_virtual_time
+async def test_credentials_that_a_plugin_gave_are_renewed_at_once_after_a_suspension_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path)
+    files = CredentialFiles(tmp_path / "in force")
+    files.prepare()
+    ends = replace(REPORT, plugin=True, expires_at=stage.network.clock.wall() + 3600)
+    startup = SimpleNamespace(credentials=SimpleNamespace(report=ends, files=files), evaluated_at=math.inf)
+    runs: list[float] = []
+
+    def run_plugin(config: EffectiveConfig, wall: float) -> KubeconfigReport:
+        runs.append(wall)
+        return replace(ends, expires_at=wall + 3600)
+
+    monkeypatch.setattr(kubeconfig_follower, "resolve_ordinary", run_plugin)
+    asyncio.get_running_loop().set_default_executor(AtOnce())
+    clock, bus = stage.network.clock, stage.network.bus("bootstrap")
+    resumption = Resumption(lambda: clock.suspended)
+    context = Context("bootstrap", stage.config, bus, clock, asyncio.Event(), resumption=resumption)
+    follower = KubeconfigFollower(context, cast("BootstrapStartup", startup), lambda: None)
+    await bus.start()
+    following = asyncio.create_task(follower.run())
+    await stage.passes(60)
+    assert runs == []
+    clock.suspend(8 * 3600)
+    resumption.look()
+    resumed_at = clock.wall()
+    await stage.passes(1)
+    assert len(runs) == 1 and runs[0] - resumed_at <= 1
+    await ended(following)

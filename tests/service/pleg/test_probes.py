@@ -350,3 +350,24 @@ async def test_an_exec_that_the_runtime_refuses_is_an_error_not_a_failure() -> N
         world.runtime.execute = refuse
         await running(world, readinessProbe=probe())
         assert events(world) == [("Unhealthy", "Readiness probe errored and resulted in unknown state: no such file")]
+
+
+@on_virtual_time
+async def test_what_would_have_been_tried_during_a_suspension_of_the_machine_is_tried_at_its_end() -> None:
+    async with PlegWorld() as world:
+        container = await running(world, readinessProbe=probe(period=600, failureThreshold=1))
+        assert (executed(world), world.probes.state[container].readiness) == (1, "success")
+        await world.pass_time(100)
+        world.runtime.execute = lambda container_id, command: FAILS
+        world.clock.suspend(60)
+        world.resumption.look()
+        await world.pass_time(1)
+        assert executed(world) == 1, "it would not have been tried yet"
+        world.clock.suspend(3600)
+        world.resumption.look()
+        await world.pass_time(1)
+        assert (executed(world), world.probes.state[container].readiness) == (2, "failure")
+        await world.pass_time(598)
+        assert executed(world) == 2
+        await world.pass_time(2)
+        assert executed(world) == 3, "the period goes on from there"

@@ -23,6 +23,7 @@ from bus.messages.streams import (
 )
 from bus.messages.usage import CgroupUsage, FilesystemUsage, NodeUsage, PodUsage, VolumeUsage
 from services.frame.launch import Context
+from services.frame.resumption import Resumption
 from services.pleg.core.mountpoints import Mountpoints
 from services.pleg.core.node_observation import MachineReading
 from services.pleg.core.pod_files import DiskUse, PodFiles
@@ -211,7 +212,10 @@ class PlegWorld:
             container_runtime_endpoint="unix:///run/fake.sock",
         )
         self.metrics = Registry("pleg")
-        context = Context("pleg", config, bus, self.clock, asyncio.Event(), metrics=self.metrics)
+        self.resumption = Resumption(lambda: self.clock.suspended)
+        context = Context(
+            "pleg", config, bus, self.clock, asyncio.Event(), metrics=self.metrics, resumption=self.resumption
+        )
 
         def new_watches(on_exit: Callable[[str], None]) -> FakePidfds:
             self.pidfds = FakePidfds(self.runtime, on_exit)

@@ -157,3 +157,15 @@ async def test_without_status_the_client_gets_an_error_in_time(api: ApiServer, r
     await api.network.advance(2)
     with pytest.raises(ReviewError, match="status did not answer ReviewAccess within 30 s"):
         await asked
+
+
+async def test_answers_from_before_a_suspension_of_the_machine_do_not_count(api: ApiServer, reviews: Reviews) -> None:
+    """The token may have ended, and rights may have been taken away, while the time of the answers did not pass."""
+    assert await reviews.user_of("token", CLIENT) is not None
+    api.answer = Reviewed(status={"allowed": True})
+    assert await reviews.allows(QUESTION, CLIENT)
+    reviews.forget()
+    api.answer = Reviewed(status={"authenticated": False})
+    assert await reviews.user_of("token", CLIENT) is None
+    api.answer = Reviewed(status={"allowed": False})
+    assert not await reviews.allows(QUESTION, CLIENT)

@@ -25,6 +25,7 @@ from bus.messages.streams import (
     events_of,
 )
 from services.frame.launch import Context
+from services.frame.resumption import Resumption
 from services.status.adapters.clients import Clients
 from services.status.core.node_facts import HostNetwork, MachineFacts
 from services.status.core.ready import MAIN_LOOPS
@@ -170,11 +171,19 @@ class NodeStage:
         bus = self.network.bus("status")
         clients = Clients(self.heartbeat, *(FakeClient(self.api, USER) for _ in range(5)))
         self.metrics = Registry("status")
-        context = Context("status", self.config, bus, self.clock, asyncio.Event(), metrics=self.metrics)
+        self.resumption = Resumption(lambda: self.clock.suspended)
+        context = Context(
+            "status", self.config, bus, self.clock, asyncio.Event(), metrics=self.metrics, resumption=self.resumption
+        )
         service = Status(context, clients, host=self.host, generation=generation, chance=lambda: 0.5)
         await bus.start()
         self._running = asyncio.create_task(service.run())
         await self.network.settle()
+
+    def suspend(self, seconds: float) -> None:
+        """Suspend the machine, and let status notice that."""
+        self.clock.suspend(seconds)
+        self.resumption.look()
 
     async def kill(self) -> None:
         """SIGKILL of status."""

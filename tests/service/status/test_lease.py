@@ -7,6 +7,7 @@ import pytest
 
 from services.status.controllers.node import Node
 from shared.kube import paths
+from shared.time.timestamps import parse_rfc3339
 from tests.fakes.api_server import FakeClient, Received
 from tests.fakes.memory_bus import ManualClock
 from tests.fakes.virtual_time import on_virtual_time
@@ -199,3 +200,36 @@ async def test_the_connection_is_given_up_at_the_second_failure_in_a_row(
         await stage.api.client().update(LEASE, body)  # so that the next renewal conflicts once
         await stage.pass_time(11)
         assert dropped == 0
+
+
+def _renewed_at(stage: NodeStage) -> float:
+    return parse_rfc3339(stage.lease["spec"]["renewTime"]) or 0.0
+
+
+@on_virtual_time
+async def test_it_is_renewed_at_once_after_a_suspension_of_the_machine_on_new_connections(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(60)
+        dropped = stage.heartbeat.connections_dropped
+        stage.suspend(8 * 3600)
+        resumed_at = stage.clock.wall()
+        await stage.pass_time(1)
+        assert _renewed_at(stage) >= resumed_at
+        assert stage.heartbeat.connections_dropped > dropped
+        await stage.pass_time(60)
+        assert max(stage.lease_ages[-30:]) < INTERVAL  # it goes on as before
+
+
+@on_virtual_time
+async def test_a_renewal_on_a_connection_that_the_suspension_has_cut_is_given_up(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(60)
+        stage.api.slow(lambda received: 1000.0 if received.path == LEASE else 0.0)  # no answer comes any more
+        await stage.pass_time(11)
+        stage.api.slow(0.0)  # on a new connection one comes
+        stage.suspend(3600)
+        resumed_at = stage.clock.wall()
+        await stage.pass_time(1)
+        assert _renewed_at(stage) >= resumed_at

@@ -18,6 +18,7 @@ from bus.messages.status import IssuedToken, RequestToken
 from bus.messages.streams import NODE_OBJECT, NODE_RESOURCES, OBJECTS_CHANGED, PODS_VOLUMES, VOLUMES_MOUNTED, events_of
 from bus.messages.volume import MountedVolumes, VolumeState
 from services.frame.launch import Context
+from services.frame.resumption import Resumption
 from services.volume.adapters import backing_directory, root_dir
 from services.volume.service import build
 from shared.config.effective import EffectiveConfig
@@ -79,11 +80,13 @@ def without_mounts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(os.path, "ismount", lambda path: str(path) in mounts)
 
 
-class Cluster:
-    """What the other services answer, as plain attributes. `silent`: services that take requests and never answer."""
+class Cluster(SystemClock):
+    """What the other services answer, as plain attributes. `silent`: services that take requests and never answer. It
+    is the clock of volume, too."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.root = tmp_path / "root"
+        self.suspended = 0.0  # seconds for which the machine was suspended
         self.network = MemoryNetwork()
         self.objects: dict[str, dict[str, Any]] = {}
         self.errors: dict[str, str] = {}  # key -> the error that sources returns instead of the object
@@ -95,6 +98,9 @@ class Cluster:
         self.resources = self.podsync.own(NODE_RESOURCES)
         self.mounted = FollowedStream(self.podsync, VOLUMES_MOUNTED)
         self.events = FollowedStream(self.podsync, events_of("volume"))
+
+    def wall(self) -> float:
+        return super().wall() + self.suspended
 
     async def start(self) -> None:
         await self.podsync.start()
@@ -145,7 +151,8 @@ class Cluster:
             sync_frequency=sync_frequency, feature_gates=gates or {},
         )  # fmt: skip
         bus = self.network.bus("volume")
-        context = Context("volume", config, bus, SystemClock(), asyncio.Event())
+        self.resumption = Resumption(lambda: self.suspended)
+        context = Context("volume", config, bus, self, asyncio.Event(), resumption=self.resumption)
         service, self.metrics = build(context), context.metrics
         async with running_service(self.network, bus, service):
             yield

@@ -17,6 +17,7 @@ from services.volume.core import reconciler
 from services.volume.core.files import token_cache
 from services.volume.core.operations import operation_backoff
 from shared.time.backoff import Backoff
+from shared.time.timestamps import rfc3339
 from tests.service.volume.cluster import Cluster, without_mounts
 from tests.support.waits.deadline import WAIT_SECONDS
 
@@ -337,3 +338,14 @@ async def test_no_content_is_in_any_log_event_or_stream(cluster: Cluster, caplog
     published = f"{caplog.text} {cluster.mounted.changes} {cluster.events.changes}"
     assert "MountVolume u/key" in caplog.text
     assert not any(secret in published for secret in ("hunter", "aHVudGVy", "jwt-1"))
+
+
+async def test_a_token_that_has_ended_while_the_machine_was_suspended_is_renewed_at_once(cluster: Cluster) -> None:
+    cluster.token = IssuedToken(token="jwt-1", expiration=rfc3339(cluster.wall() + 3600), lifetime=3600)
+    cluster.admit("u", "access")
+    async with cluster.volume():
+        await cluster.until_mounted("u", "access")
+        cluster.token = IssuedToken(token="jwt-2", expiration="2100-01-01T00:00:00Z")
+        cluster.suspended = 8 * 3600.0
+        cluster.resumption.look()
+        await cluster.until_shown("u", "access", **{"token": "jwt-2", "ca.crt": "CA", "namespace": "shop"})

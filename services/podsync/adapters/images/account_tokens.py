@@ -32,6 +32,10 @@ class AccountTokens:
     clock: Clock
     _kept: dict[tuple[str, ...], tuple[str, float]] = field(default_factory=dict, repr=False)
 
+    def forget(self) -> None:
+        """Forget all tokens."""
+        self._kept = {}
+
     async def identity(
         self, provider: CredentialProvider, pod: Object, cluster: ClusterReads
     ) -> AccountIdentity | None:

@@ -58,6 +58,11 @@ class CredentialPlugins:
         self._tokens = AccountTokens(clock)
         self._running: dict[tuple[str, str, str], asyncio.Task[PluginAnswer]] = {}
 
+    def forget(self) -> None:
+        """Forget all answers and tokens: they may have ended while the machine was suspended."""
+        self._caches = {provider.name: CredentialCache() for provider in self._providers}
+        self._tokens.forget()
+
     async def entries(self, image: str, pod: Object, cluster: ClusterReads) -> list[SourcedConfig]:
         """Return what the plugins have for the image, a full name without tag, and this pod. Never raises."""
         runs = [self._ask(provider, image, pod, cluster) for provider in self._providers if is_for(provider, image)]

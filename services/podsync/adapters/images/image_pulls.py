@@ -93,6 +93,10 @@ class ImagePulls:
         embedded = config.embedded_containerd
         self._registry_config_path = embedded.registry_config_path if embedded is not None else ""
 
+    def forget_credentials(self) -> None:
+        """Have plugins asked again for what they have answered."""
+        self._credentials.forget()
+
     async def inspect(
         self, pod: Object, image: str, policy: str, cluster: ClusterReads, *, backed_off: bool = False
     ) -> InspectedImage:

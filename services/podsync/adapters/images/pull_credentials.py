@@ -49,6 +49,10 @@ class PullCredentials:
         self._node = NodeDockerConfig(Path(config.root_dir), clock)
         self._plugins = CredentialPlugins(config.credential_providers, config.credential_provider_bin_dir, clock)
 
+    def forget(self) -> None:
+        """Forget what plugins have answered."""
+        self._plugins.forget()
+
     async def secrets(self, pod: Object, image: str, cluster: ClusterReads) -> PullSecrets:
         """Return what the pull secrets of the pod have for the image. A missing one causes a warning, and the pull goes
         on. Raises PullSecretError."""

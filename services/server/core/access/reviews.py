@@ -73,6 +73,10 @@ class ExpiringCache(Generic[K, V]):
         while len(self._held) > self._entries:
             self._held.popitem(last=False)
 
+    def clear(self) -> None:
+        """Forget all answers."""
+        self._held.clear()
+
     def __len__(self) -> int:
         return len(self._held)
 
