@@ -17,19 +17,25 @@ from bus.beat import next_beat_in
 log = logging.getLogger(__name__)
 
 MIN_SUSPENDED_SECONDS = 2.0  # a shorter suspension delays nothing that matters
+_MAX_READING_SECONDS = 0.5  # between the first and the last reading of the clocks
 
 OnResume = Callable[[float], None]  # gets the seconds for which the machine was suspended
 
 
-def _suspended_since_boot() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+def suspended_since_boot(read: Callable[[int], float] = time.clock_gettime) -> float:
+    """Return the seconds for which the machine was suspended since its boot. `read` returns the time of a clock. A
+    process may be stopped between two readings, so both are repeated until they are of one moment."""
+    while True:
+        before, total, after = (read(c) for c in (time.CLOCK_MONOTONIC, time.CLOCK_BOOTTIME, time.CLOCK_MONOTONIC))
+        if after - before < _MAX_READING_SECONDS:
+            return total - after
 
 
 class Resumption:
     """Calls those that have subscribed after each suspension. `suspended`: returns the seconds for which the machine
     was suspended since its boot."""
 
-    def __init__(self, suspended: Callable[[], float] = _suspended_since_boot) -> None:
+    def __init__(self, suspended: Callable[[], float] = suspended_since_boot) -> None:
         self._suspended = suspended
         self._known = suspended()
         self._callbacks: list[OnResume] = []

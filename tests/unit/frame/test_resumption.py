@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+from itertools import chain
+from time import CLOCK_BOOTTIME, CLOCK_MONOTONIC
 
 import pytest
 
-from services.frame.resumption import MIN_SUSPENDED_SECONDS, Resumption
+from services.frame.resumption import MIN_SUSPENDED_SECONDS, Resumption, suspended_since_boot
 from tests.fakes.virtual_time import VirtualLoop, on_virtual_time, virtual_clock
 
 
@@ -83,6 +85,20 @@ async def test_it_is_noticed_within_a_second_and_a_half() -> None:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         assert seen[-1] - suspended_at <= 1.75
+
+
+def test_a_process_that_is_stopped_while_it_reads_the_clocks_sees_no_suspension() -> None:
+    readings = iter([(CLOCK_MONOTONIC, 10.0), (CLOCK_BOOTTIME, 110.0), (CLOCK_MONOTONIC, 70.0)])
+    again = iter([(CLOCK_MONOTONIC, 70.1), (CLOCK_BOOTTIME, 170.1), (CLOCK_MONOTONIC, 70.1)])
+    both = chain(readings, again)
+
+    def read(clock: int) -> float:
+        expected, seconds = next(both)
+        assert clock == expected
+        return seconds
+
+    assert suspended_since_boot(read) == 100.0
+    assert list(both) == []
 
 
 def test_the_machine_itself_is_not_suspended_while_tests_run() -> None:
