@@ -22,7 +22,7 @@ from shared.tracing.tracer import Tracer
 
 # These limits hold for each request type; further requests are refused at once.
 MAX_PENDING_REQUESTS = 2048  # requests under way
-MAX_PENDING_BYTES = 32 << 20  # of the bodies of requests under way; more than one body may have
+MAX_PENDING_BYTES = 32 << 20  # of the bodies of all requests under way; one body has at most half of it
 MAX_KEPT_ANSWERS = 256  # answers that are kept for repeated requests
 MAX_KEPT_BYTES = 1 << 20  # of the bodies of kept answers
 MAX_KEPT_ANSWER_BYTES = 64 << 10  # a larger answer is computed again, because handlers are safe to repeat

@@ -24,7 +24,10 @@ def new_context() -> Context:
 
 
 def new_socket(context: Context, kind: int, *, linger: int) -> Socket:
-    """Return a socket with explicit limits. `linger`: milliseconds for which unsent messages may delay the exit."""
+    """Return a socket with our limits of the number and the size of messages.
+
+    `linger`: milliseconds for which unsent messages may delay the exit.
+    """
     socket = context.socket(kind)
     socket.setsockopt(zmq.LINGER, linger)
     socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)

@@ -23,8 +23,8 @@ class NodeObserved:
 
     observed_at: float  # CLOCK_MONOTONIC seconds
     runtime_reachable: bool  # the runtime answers
-    runtime_name: str = ""  # as its version names it
-    runtime_version: str = ""  # as its version names it
+    runtime_name: str = ""  # what the runtime answers to Version
+    runtime_version: str = ""  # what the runtime answers to Version
     runtime_ready: bool = False  # condition RuntimeReady
     runtime_message: str = ""  # `reason:<R> message:<M>` when not ready
     network_ready: bool = False  # condition NetworkReady

@@ -20,7 +20,7 @@ class PodErrors:
 
     def note(self, uid: str, what: str, error: BaseException, after: str = "") -> None:
         """Record that `what` raised. The traceback is logged once for each type of error, and again after ten
-        minutes; `after` names what came before."""
+        minutes. `after` is the event from which the work followed, for the log."""
         if self._failures.failed(uid or _NO_POD, what, error, self._clock.monotonic()):
             text = after and f" after: {after}"
             self._log.error("%s of pod %s failed%s", what, uid or _NO_POD, text, exc_info=error)

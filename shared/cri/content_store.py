@@ -44,8 +44,8 @@ class ContainerdContent:
         return tuple(Ingest(digest=one.ref.rpartition("-")[2], offset=one.offset) for one in found)
 
     async def blobs(self, host: str, repository: str) -> tuple[Blob, ...]:
-        """List: the blobs fetched from this repository, at most 10 000. `host` has no port. Raises
-        ContentStoreError."""
+        """Return the blobs that were fetched from this repository, of more than 10 000 only the first. `host` has no
+        port. Calls List. Raises ContentStoreError."""
         if not _NAME.fullmatch(f"{host}/{repository}"):
             return ()
         pattern = repository.replace(".", "[.]")

@@ -22,7 +22,8 @@ class Urgency(IntEnum):
 
 
 class RequestQueue:
-    """One rate limit: `qps` < 0 = none, 0 = 5 a second; `burst` requests at once. Belongs to one event loop."""
+    """Lets requests wait for their turn, the most urgent first, so that no more than `qps` are sent a second, and
+    `burst` at once. `qps`: 0 = 5, a negative number = without a limit. Belongs to one event loop."""
 
     def __init__(self, qps: float, burst: int, clock: Clock) -> None:
         self._clock, self.is_limited = clock, qps >= 0

@@ -65,7 +65,10 @@ def inspect_client(config: EffectiveConfig, wall: float, *, timeout: int = PLUGI
 
 
 def find_refusal(config: EffectiveConfig, wall: float) -> tuple[str, ...]:
-    """Look once, and return why a running agent does not take these credentials; () where it does. Blocks."""
+    """Read the credentials of the configuration once, and return why a running agent would not change to them.
+
+    () where it would. Blocks.
+    """
     look = inspect_client(config, wall)
     report = look.refusal or look.report
     return () if report.material is not None or (report.awaited and look.refusal is None) else report.problems

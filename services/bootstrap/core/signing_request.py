@@ -17,7 +17,7 @@ _MAX_SHOWN_CHARACTERS = 200  # of an approver's text
 
 
 class CsrOutcome(StrEnum):
-    """The outcome of a request."""
+    """What has become of a certificate signing request in the API server."""
 
     PENDING = "pending"
     ISSUED = "issued"

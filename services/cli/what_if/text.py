@@ -20,7 +20,7 @@ class Verdict(StrEnum):
     ADMITTED = "admitted"
     REJECTED = "rejected"
     INVALID = "invalid"  # the API server, or sources, refuses the document
-    UNDECIDED = "undecided"  # admission waits
+    UNDECIDED = "undecided"  # admission waits for something that is not known yet, such as the Node
 
 
 @dataclass(frozen=True, kw_only=True)

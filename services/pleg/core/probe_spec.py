@@ -89,7 +89,8 @@ def probes_of(pod: Object) -> Iterator[ProbeSpec]:
     """Yield the probes of regular containers and sidecars; a value that is no probe is left out."""
     spec = _mapping(pod.get("spec"))
     regular = [(container, False) for container in _mappings(spec.get("containers"))]
-    space = ExecSpace()  # of all probes together, whose commands are kept as long as the pod
+    # The commands of all probes of a pod together are bounded, because they are kept as long as the pod.
+    space = ExecSpace()
     sidecars = [(container, True) for container in _mappings(spec.get("initContainers")) if is_sidecar(container)]
     for container, sidecar in (*regular, *sidecars):
         name = container.get("name")

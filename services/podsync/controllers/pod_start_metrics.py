@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from bus.interface import Bus, Change, Deleted, Put
 from bus.messages.sources import ApiPodStatus
 from bus.messages.streams import PODS_API_STATUS
-from services.podsync.core.pod.startup import Interval, covered, has_started, init_runs, is_stateful
+from services.podsync.core.pod.startup_duration import Interval, covered, has_started, init_runs, is_stateful
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.metrics.family import gauge, histogram
 from shared.metrics.registry import Registry

@@ -113,7 +113,8 @@ class Connection(OpenConnection, asyncio.Protocol):
 
     def begin(self, request: web.BaseRequest) -> None:
         """Note that the handler of this request begins."""
-        # Nothing of a later request comes to aiohttp behind a body, or behind an upgrade that may be refused.
+        # A body, and what follows an upgrade, is passed on unmeasured, so that the head of a later request could have
+        # any size: the connection ends after the answer to such a request.
         self.last = self.last or self._server.draining or request.can_read_body or "Upgrade" in request.headers
         self._limit(MAX_REQUEST_SECONDS)
         if request.can_read_body:

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 MAX_READS = 16  # at the same time; others wait here, in the right order, and not in the client's queue
 KEPT_AFTER_SECONDS = 4.0  # after which a request is answered with the kept object, as after a failed read
 OUTAGE_PAUSE_SECONDS = 30.0  # or until the API server answers again
-ABSENT_SECONDS = 5.0  # for which an absent object is not read again where refreshes are spread
+ABSENT_SECONDS = 5.0  # for which an absent object is not read again, where objects are read in turn without a request
 
 Answer = asyncio.Future[FoundObject]
 

@@ -64,7 +64,7 @@ class _Reservation:
     mount: str
     held: list[asyncio.Lock | asyncio.Semaphore] = field(default_factory=list)
     running: "asyncio.Future[object] | None" = None
-    spare: bool = False  # the call keeps a spare thread, and its place is free for another call
+    spare: bool = False  # the call hangs: it keeps a spare thread, and another call may have its place
     late: Callable[[], None] = field(default=lambda: None)
 
 

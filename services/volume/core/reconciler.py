@@ -42,8 +42,8 @@ HOLD_SECONDS = 5.0  # after the start for which a provisional volume waits for t
 class Reconciler:
     """Decides the operations on the volumes of all pods.
 
-    Call `pods` whenever something changed, then `operations` for each of them; call `perform` right before performing
-    an operation, then `done`, or `abandoned` if it is not to be performed.
+    When something has changed, `pods` returns the pods to look at, and `operations` what each of them needs. The caller
+    calls `perform` right before it carries out an operation, and `done` after it, or `abandoned` instead of both.
     """
 
     desired: DesiredStateOfWorld

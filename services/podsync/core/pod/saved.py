@@ -23,7 +23,7 @@ class CrashBackoff:
 
     key: str  # name/namespace/uid/container/image/resources: a change of image or resources resets the back-off
     seconds: float
-    updated: float  # steady seconds of the start that set it
+    updated: float  # steady seconds at which `seconds` was set
     instance: str  # the exited container that was counted, so that it is counted once
 
 
@@ -80,7 +80,7 @@ class Saved:
     deleted: bool = False  # whether no source lists it any more
     restart_requested: bool = False  # whether it was listed again under the same UID while terminating
     admission_decided: bool = True
-    decided_by: str = ""  # identity of the start of the agent that admitted or rejected the pod
+    decided_by: str = ""  # which start of the agent (of its supervisord) admitted or rejected the pod
     active_since: float = 0.0  # steady seconds of `start_time`, 0 = not computed yet
     rejected: str = ""
     rejected_message: str = ""

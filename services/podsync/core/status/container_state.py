@@ -40,7 +40,8 @@ def api_state(instance: Container, runtime_name: str) -> Json:
 
 
 def lost(how: str) -> Json:
-    """Return the `terminated` of a container that is not found; `how`: the pod was DELETED or TERMINATED."""
+    """Return the `terminated` of a container that the runtime does not have; `how` is the word for the end of its pod
+    in the kubelet's message, DELETED or TERMINATED."""
     return _terminated(KILLED, UNKNOWN_REASON, f"The container could not be located when the pod was {how}")
 
 

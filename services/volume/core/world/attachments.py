@@ -29,7 +29,7 @@ class Attachments:
     _earlier: frozenset[str] | None = None
     _reported_earlier: frozenset[str] = frozenset()
     _number: int = 0
-    _since: dict[str, int] = field(default_factory=dict)  # unique name -> the first generation that names it
+    _since: dict[str, int] = field(default_factory=dict)  # unique name -> the first list of volumesInUse that has it
     _reported: int = 0  # the newest generation that is in the API server
     _seen: dict[str, str] = field(default_factory=dict)  # unique name -> version of the Node when it was reported
     _lost: set[str] = field(default_factory=set)  # unique names whose report was lost when etcd was restored

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.podsync.core.pod.startup import covered, has_started, init_runs, is_stateful
+from services.podsync.core.pod.startup_duration import covered, has_started, init_runs, is_stateful
 from shared.model.runtime import Container, ContainerState
 
 RUNNING = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
