@@ -9,7 +9,7 @@ from tests.unit.podsync.placement.machines import MACHINES
 from tests.unit.podsync.placement.placing_world import World, draw_settings
 
 _STEPS = 14
-_SEQUENCES = {"some": 8, "many": 250}
+_SEQUENCES = {"some": 8, "many": 1000}
 
 
 @pytest.mark.parametrize("policy", [*TopologyPolicy])
