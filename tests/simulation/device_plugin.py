@@ -113,8 +113,10 @@ class SimulatedPlugin:
     def opened(self, server: "_Registration") -> None:
         """Volume has opened the socket of registrations."""
         self._server = server
-        if self._plan.anew or self._registered_at is None:
+        if self._registered_at is None:
             self._later(self._rng.uniform(0.05, 0.4), self._register)
+        elif self._plan.anew:
+            self._later(self._rng.uniform(0.0, 0.1), self.die, self._rng.uniform(0.05, 0.4))
 
     def _register(self) -> None:
         server = self._server

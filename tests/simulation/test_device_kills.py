@@ -2,14 +2,18 @@
 or dies in the call: each container has its own devices and CPUs in the end, and no other container is touched."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.simulation.faults import Fault, Kill, PluginFault
+from tests.fakes.api_store import Change
+from tests.simulation.faults import ClockStep, Fault, Kill, PluginFault
 from tests.simulation.node import Node
+from tests.simulation.oracle import Oracle
+from tests.simulation.placement import DEVICES
 from tests.simulation.run import Case, check_case, clear_memory, in_memory, run
-from tests.simulation.workload import PluginPlan, PodPlan, Run, Workload
+from tests.simulation.workload import GPU, PluginPlan, PodPlan, Run, Workload
 
 WORKLOAD = Workload(  # the containers of the first pod leave the CPUs of the others
     tuple(
@@ -71,3 +75,27 @@ def test_no_device_and_no_cpu_is_given_twice_or_lost(reached: Reached, point: st
     assert verdict.violation is None, "\n".join(verdict.lines)
     if state != "silent":
         assert any(f"at {point}" in line for line in verdict.lines), "it was never killed there"
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_restart_of_volume_changes_nothing_that_the_node_shows_of_devices(
+    monkeypatch: pytest.MonkeyPatch, anew: bool
+) -> None:
+    shown: list[tuple[str, str]] = []
+    changed = Oracle.changed
+
+    def note(oracle: Oracle, change: Change) -> None:
+        status = (change.after or {}).get("status", {})
+        if change.key.endswith("/nodes/node1") and GPU in status.get("capacity", {}):
+            shown.append((status["capacity"][GPU], status["allocatable"][GPU]))
+        changed(oracle, change)
+
+    monkeypatch.setattr(Oracle, "changed", note)
+    in_memory("device-kills")
+    kills = tuple(Kill(seconds, "volume", 1, 0, "", 1.0) for seconds in (10.0, 30.0))
+    workload = replace(WORKLOAD, plugin=PluginPlan(anew=anew))
+    verdict = run(workload, (*kills, ClockStep(45.0, 1.0)), 1)  # which lasts longer than the Node could hold an amount
+    assert verdict.violation is None, "\n".join(verdict.lines)
+    assert sum("registers" in line for line in verdict.lines) == (3 if anew else 1), "\n".join(verdict.lines)
+    every = str(len(DEVICES))
+    assert set(shown[shown.index((every, every)) :]) == {(every, every)}

@@ -74,7 +74,7 @@ class PodPlan:
 
 @dataclass(frozen=True)
 class PluginPlan:
-    """The device plugin of the node. `anew`: it registers again whenever the agent's socket is replaced. `prefers`: it
+    """The device plugin of the node. `anew`: it starts again whenever the agent's socket is replaced. `prefers`: it
     answers GetPreferredAllocation. `prepares`: it requires PreStartContainer."""
 
     anew: bool = False

@@ -106,9 +106,10 @@ async def test_a_plugin_that_serves_anew_when_volume_restarts_keeps_its_amounts_
     await node.start()
     await node.start_volume(resource(GPU, healthy=2, unhealthy=1))
     unlisted = DeviceResource(resource=GPU, connected=False, since=1.0)  # volume's new process has had no list of it
-    for _ in range(2):
+    gone = resource(GPU, healthy=0, unhealthy=3, connected=False)  # or one list, before the plugin noticed the restart
+    for away in (unlisted, gone):
         node.network.kill("volume")
-        stream = await node.start_volume(unlisted)
+        stream = await node.start_volume(away)
         await pass_time(node.network, HOLD_SECONDS - 3)
         assert node.amounts(GPU) == ("3", "2")
         stream.put(GPU, resource(GPU, healthy=2, unhealthy=1))
