@@ -66,6 +66,7 @@ class SimulationRuntime(FakeRuntime):
         self.claims: ClaimOracle | None = None  # on a node with a driver of resource claims
         self._began = clock.monotonic()
         self._runs: dict[str, tuple[Run, float]] = {}  # container id -> its run, when it started
+        self._updated_at: dict[str, float] = {}  # container id -> when the last update of its resources takes effect
         self._boot = 0  # how often the machine has lost its power
 
     def bury(self, incarnation: Incarnation) -> None:
@@ -120,7 +121,11 @@ class SimulationRuntime(FakeRuntime):
             self._carry_out(method, request, who, effect, answer if answered else _Answer(None, loop))
 
         if order is None:
-            loop.call_later(way + took, carry_out, True, context=server)
+            at = loop.time() + way + took
+            if method == "UpdateContainerResources":  # containerd updates a container by one call after the other
+                at = max(at, self._updated_at.get(request["container_id"], 0.0) + 1e-6)
+                self._updated_at[request["container_id"]] = at
+            loop.call_at(at, carry_out, True, context=server)
         else:
             fault = order.fault
             error = RuntimeCallError(method, fault.code, f"injected into {method}")
