@@ -75,7 +75,9 @@ class PodVolumes:
     # container; of `status`, where there are some, `resourceClaimStatuses` and `extendedResourceClaimStatus` as the API
     # server has them. Empty while neither a volume nor a claim is needed
     pod: dict[str, Any] = field(default_factory=dict)
-    volumes: tuple[str, ...] = ()  # spec volumes it needs mounted now; empty from `terminated` on
+    # spec volumes it needs mounted now; empty from `terminated` on; while the pod is stopped because the machine shuts
+    # down, those whose content an unmount would remove
+    volumes: tuple[str, ...] = ()
 
     @property
     def finished(self) -> bool:
