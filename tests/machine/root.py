@@ -45,6 +45,8 @@ def cached_root(packages: Literal["download", "install"] = "download", *more: st
     """
     if missing := missing_packages("test", "machine"):
         lack(f"missing on this machine: apt-get install {' '.join(missing)}")
+    if not Path("/dev/net/tun").exists():
+        lack("no /dev/net/tun on this machine, which the network of a machine of the tests needs: modprobe tun")
     command = [str(CHECKOUT / "tools/machine-root"), debian_suite(), packages, *required_packages(), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
