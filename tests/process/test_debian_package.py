@@ -22,6 +22,7 @@ from tests.support.installed.lacking import require_command
 from tests.support.machines.installed_machine import InstalledMachine
 from tests.support.machines.installed_node import CONTAINERD
 from tests.support.machines.release_build import build_release, checkout_of_the_first_release, packed, relabelled
+from tests.support.machines.systemd_machine import KERNEL_SETTINGS
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.release.source import copy_source
 
@@ -269,6 +270,8 @@ def test_the_node_is_ready_after_one_command(machine: InstalledMachine) -> None:
     machine.must("systemctl", "enable", "--now", "bulkhead")
     machine.must("bulkhead", "status", f"--wait-ready={WAIT_SECONDS:g}")
     print(f"ready {time.monotonic() - began:.1f} s after `systemctl enable --now bulkhead`")
+    assert KERNEL_SETTINGS["kernel/panic"] == 0, "as the machine booted"
+    assert machine.must("cat", "/proc/sys/kernel/panic", "/proc/sys/vm/overcommit_memory") == "10\n1\n"
     machine.import_images()
     for number in range(PODS):
         machine.add_pod(f"pod-{number}")
