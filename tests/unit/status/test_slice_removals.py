@@ -16,8 +16,22 @@ def test_the_slices_of_a_driver_that_is_gone_are_deleted_after_the_grace_and_not
     assert removals.due(100.0 + GRACE_SECONDS - 0.1) == []
     removals.registered("b.com")
     assert removals.due(100.0 + GRACE_SECONDS) == [Removal("a.com")]
+    assert removals.next_due(100.0 + GRACE_SECONDS) == math.inf, "what is due now is not waited for"
     removals.done(Removal("a.com"))
     assert (removals.due(1e9), removals.next_due(200.0)) == ([], math.inf)
+
+
+def test_a_node_has_drivers_while_one_is_registered_or_has_slices_to_delete() -> None:
+    removals = SliceRemovals()
+    removals.set_known(True, 0.0)
+    has_drivers = [removals.has_drivers]
+    removals.registered("a.com")
+    has_drivers.append(removals.has_drivers)
+    removals.deregistered("a.com", 10.0)
+    has_drivers.append(removals.has_drivers)
+    removals.done(Removal("a.com"))
+    has_drivers.append(removals.has_drivers)
+    assert has_drivers == [False, True, True, False]
 
 
 def test_a_process_that_starts_deletes_the_slices_of_all_drivers_but_those_that_are_registered_or_in_their_grace() -> (
