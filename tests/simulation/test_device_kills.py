@@ -1,8 +1,10 @@
 """podsync or volume is killed at each point of an allocation, beside a device plugin that is alive, gone, slow, silent
 or dies in the call: each container has its own devices and CPUs in the end, and no other container is touched."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,8 +33,17 @@ SHORT = {(f"podsync.{step}.AllocatePodDevices", "gone") for step in STEPS}  # in
 Reached = dict[str, float]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def directory() -> Iterator[None]:
+    before = Path.cwd()
+    in_memory("device-kills")
+    yield
+    os.chdir(before)
+    clear_memory("device-kills")
+
+
 @pytest.fixture(scope="module")
-def reached() -> Iterator[Reached]:
+def reached(directory: None) -> Reached:
     """Point -> the seconds at which the undisturbed run comes to it, for the last time."""
     found: Reached = {}
     at_point = Node.crash_point
@@ -41,12 +52,10 @@ def reached() -> Iterator[Reached]:
         found[name] = node.story.seconds
         return at_point(node, name)
 
-    in_memory("device-kills")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Node, "crash_point", crash_point)
         assert run(WORKLOAD, (), 1).violation is None
-    yield found
-    clear_memory("device-kills")
+    return found
 
 
 def plugin_faults(state: str, seconds: float) -> tuple[Fault, ...]:
@@ -91,7 +100,6 @@ def test_a_restart_of_volume_changes_nothing_that_the_node_shows_of_devices(
         changed(oracle, change)
 
     monkeypatch.setattr(Oracle, "changed", note)
-    in_memory("device-kills")
     kills = tuple(Kill(seconds, "volume", 1, 0, "", 1.0) for seconds in (10.0, 30.0))
     workload = replace(WORKLOAD, plugin=PluginPlan(anew=anew))
     verdict = run(workload, (*kills, ClockStep(45.0, 1.0)), 1)  # which lasts longer than the Node could hold an amount
