@@ -3,9 +3,10 @@ Pure.
 
 The document is stored as JSON; the table and the charts are made from it alone."""
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from msgspec import to_builtins
 
 from bench.agents import BULKHEAD, GO
 from bench.figure import Figure
@@ -23,7 +24,7 @@ def document(run: Run, figures: Iterable[Figure], facts: Mapping[str, Any]) -> D
     }
     return {
         "facts": dict(facts),
-        "plan": dataclasses.asdict(run.plan),
+        "plan": to_builtins(run.plan),
         "agents": list(run.agents),
         "rounds_done": max((samples.round for samples in run.sessions), default=0),
         "seconds": run.seconds,
@@ -64,7 +65,7 @@ def _cell(run: Run, agent: str, figure: Figure) -> Document:
         "state": state,
         "why": absent,
         "samples": [{"round": number, "value": value} for number, value in taken],
-        "summary": dataclasses.asdict(summary) if summary else None,
+        "summary": to_builtins(summary) if summary else None,
     }
 
 

@@ -5,12 +5,12 @@ It follows no stream and imports no event loop, which takes longer to load than 
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from math import ceil
 from types import TracebackType
 from typing import Any
 
 import zmq
+from msgspec import Struct
 
 from bus import codec, frames
 from bus.context import Context, Socket, new_context, new_socket, reconnect_quickly, send_now
@@ -20,8 +20,7 @@ from bus.messages.beat import Beat
 from bus.messages.manifest import Manifest
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """One request to one service, and the type of its answer."""
 
     service: str
@@ -29,8 +28,7 @@ class Question:
     answer: type[Any]
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """The line with which a service refused a request, or why its answer cannot be used."""
 
     line: str

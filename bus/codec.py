@@ -1,4 +1,4 @@
-"""Encodes dataclasses as JSON bytes and decodes them, within the limits of every message. Pure: knows nothing of
+"""Encodes structs as JSON bytes and decodes them, within the limits of every message. Pure: knows nothing of
 sockets, streams or logs.
 
 Encoding sorts the keys of objects, so that equal values have equal bytes and an unchanged put is recognized."""
@@ -42,7 +42,7 @@ class MessageTooLargeError(UnencodableError):
 
 
 def encode(value: Any, what: str = "message") -> bytes:
-    """Return the JSON bytes of a dataclass or plain value. `what` names it in errors. Raises UnencodableError,
+    """Return the JSON bytes of a struct or plain value. `what` names it in errors. Raises UnencodableError,
     MessageTooLargeError."""
     encoded = encode_uncapped(value, what)
     check_size(len(encoded), what)
@@ -65,7 +65,7 @@ def check_size(size: int, what: str) -> None:
 
 
 def decode(data: bytes, to: type[T]) -> T:
-    """Return the dataclass in these JSON bytes. Unknown fields are ignored; wrong types raise UndecodableError."""
+    """Return the struct in these JSON bytes. Unknown fields are ignored; wrong types raise UndecodableError."""
     try:
         decoded: T = _decoder(to).decode(data)
     except (ValueError, RecursionError) as error:  # msgspec's errors and UnicodeDecodeError are ValueErrors
@@ -74,7 +74,7 @@ def decode(data: bytes, to: type[T]) -> T:
 
 
 def prepare(to: Any) -> None:
-    """Build the decoder of a dataclass before its first message arrives."""
+    """Build the decoder of a struct before its first message arrives."""
     _decoder(to)
 
 

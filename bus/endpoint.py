@@ -8,7 +8,6 @@ import logging
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from bus import codec, frames
@@ -24,6 +23,7 @@ from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.streams import CARRY_TRACES, Stream
 from bus.stream import StreamFollower, StreamOwner
 from shared.metrics.registry import Registry
+from shared.model.frozen_copy import replace
 from shared.process.deadlines import waiting_for
 from shared.time.clock import Clock
 from shared.tracing.span import Kind

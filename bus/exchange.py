@@ -6,10 +6,11 @@ body that must not be sent yet: its answer shows that the other side reads.
 
 ZeroMQ limits its queues by the number of messages, `Unread` limits them by bytes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bus import frames
 from bus.frames import Frames, RequestHead
+from shared.model.frozen_copy import replace
 
 REMIND_SECONDS = 0.25  # between two turns
 MAX_UNREAD_BYTES = 32 << 20  # of bodies, in one direction between two processes

@@ -7,9 +7,10 @@ A large update is cut into pieces, [topic, head of the update, part of the value
 ZeroMQ limits what a follower has not read by the number of messages, and pieces make that a number of bytes."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
+
+from msgspec import Struct
 
 from bus import codec
 from bus.messages.beat import Beat
@@ -30,8 +31,7 @@ class UpdateKind(StrEnum):
     COMPLETE = "complete"
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpdateHead:
+class UpdateHead(Struct, frozen=True, kw_only=True):
     """Second frame of an update."""
 
     v: str
@@ -43,8 +43,7 @@ class UpdateHead:
     trace: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Update:
+class Update(Struct, frozen=True, kw_only=True):
     """One numbered change of one stream; `value` is its undecoded JSON, empty unless `kind` is put."""
 
     stream: str
@@ -57,8 +56,7 @@ class Update:
     trace: str = ""  # traceparent of the span that published it
 
 
-@dataclass(frozen=True, kw_only=True)
-class RequestHead:
+class RequestHead(Struct, frozen=True, kw_only=True):
     """First frame of a request; (client, id) names it for ever, however often it is sent."""
 
     v: str
@@ -70,8 +68,7 @@ class RequestHead:
     taken: int = -1  # bytes of the bodies of all answers that the client has taken from this service; -1 = not counted
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnswerHead:
+class AnswerHead(Struct, frozen=True, kw_only=True):
     """First frame of an answer. `error`: the line of a refusal, which has no body. `unknown`: answers a reminder of
     which this process has no request; the caller then sends the request with its body."""
 
@@ -82,8 +79,7 @@ class AnswerHead:
     unknown: bool = False
 
 
-@dataclass(frozen=True)
-class _Version:
+class _Version(Struct, frozen=True):
     v: str
 
 

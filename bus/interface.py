@@ -4,8 +4,9 @@
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from bus.messages.beat import Beat
 from bus.messages.streams import Stream
@@ -15,8 +16,7 @@ T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R")
 
 
-@dataclass(frozen=True)
-class Put(Generic[T]):
+class Put(Struct, Generic[T], frozen=True):
     """A key has this value now (new or changed)."""
 
     key: str
@@ -24,16 +24,14 @@ class Put(Generic[T]):
     cause: str = ""
 
 
-@dataclass(frozen=True)
-class Deleted:
+class Deleted(Struct, frozen=True):
     """A key has no value any more: the owner deleted it, or a complete snapshot does not list it."""
 
     key: str
     cause: str = ""
 
 
-@dataclass(frozen=True)
-class Freshness:
+class Freshness(Struct, frozen=True):
     """The freshness of the stream has changed. `complete`: the owner reports that it has listed everything in this
     incarnation, and every value was readable here. `stale`: nothing was received for three beats, or the owner speaks
     another protocol. A stale state is kept; take no destructive decision from it, nor from an incomplete one."""

@@ -9,8 +9,9 @@ import json
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bus.manifest import Holder, read_holder
 from shared.process.identity import identity_of
@@ -23,8 +24,7 @@ MAX_KEPT_STARTS = 16
 _RECORD_BYTES = 1024  # of the record, whose size is fixed so that one write replaces all of it
 
 
-@dataclass(frozen=True)
-class ServiceStart:
+class ServiceStart(Struct, frozen=True):
     """One start of a service: when (CLOCK_MONOTONIC seconds), and the delay before it worked."""
 
     at: float

@@ -9,8 +9,9 @@ import json
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bus import codec
 from bus.messages.manifest import Manifest
@@ -125,8 +126,7 @@ def _make_private(directory: Path) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """A running process that holds a lock: its id, its identity (`shared.process.identity`), and the generation of the
     supervisord that started it ("" = none)."""
 

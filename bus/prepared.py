@@ -6,6 +6,8 @@ import dataclasses
 import importlib
 import pkgutil
 
+from msgspec import Struct
+
 from bus import codec, frames, messages
 from shared.config.effective import EffectiveConfig
 
@@ -18,6 +20,6 @@ def prepare() -> None:
     ]
     for module in (frames, *modules):
         for value in vars(module).values():
-            if isinstance(value, type) and dataclasses.is_dataclass(value):
+            if isinstance(value, type) and (issubclass(value, Struct) or dataclasses.is_dataclass(value)):
                 codec.prepare(value)
     codec.prepare(EffectiveConfig)

@@ -5,8 +5,9 @@ Decides when this copy is in step with its owner, and which keys count as delete
 values, and of time only the `now` it is given."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from bus.beat import STALE_AFTER_SECONDS
 from bus.codec import speaks
@@ -20,8 +21,7 @@ MAX_KEPT_UPDATES = (
 )
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The result of one input: changes in the order of delivery, and why a snapshot is needed ("" = it is not)."""
 
     changes: tuple[Change[bytes], ...] = ()

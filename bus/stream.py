@@ -5,7 +5,6 @@ owner's side of `events/<service>`, which status writes to the API server."""
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
@@ -20,6 +19,7 @@ from bus.messages.followed import Replicated
 from bus.messages.snapshot import Snapshot
 from bus.messages.streams import Stream
 from bus.replica import NOTHING, Outcome, Replica
+from shared.model.frozen_copy import replace
 from shared.time.clock import Clock
 from shared.time.timestamps import rfc3339_micro
 

@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 import bus.messages
 from bus.messages.streams import SERVICES, STREAMS, Stream
 from shared.model import runtime
@@ -43,14 +45,14 @@ _STREAMS_HEAD = "| stream (key) | owner | content | source after a crash | follo
 
 @cache
 def messages() -> dict[str, type[Any]]:
-    """Return every dataclass that a message is or contains, by name."""
+    """Return every struct that a message is or contains, by name."""
     names = [f"bus.messages.{module.name}" for module in pkgutil.iter_modules(bus.messages.__path__)]
     return {
         name: value
         for module in [*map(importlib.import_module, names), runtime]
         for name, value in vars(module).items()
         if isinstance(value, type)
-        and is_dataclass(value)
+        and (issubclass(value, Struct) or is_dataclass(value))
         and value.__module__ == module.__name__
         and value is not Stream
     }

@@ -1,10 +1,9 @@
 """The beat: what each service reports of itself every second and whenever a new subscriber joins."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, kw_only=True)
-class Beat:
+class Beat(Struct, frozen=True, kw_only=True):
     """Topic `beats`: number of the newest update of each owned stream, so that a lost last update is noticed."""
 
     service: str  # the sender

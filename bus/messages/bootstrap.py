@@ -1,14 +1,13 @@
 """Messages of which bootstrap is the owner."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from shared.model.config_source import ConfigSource
 
 SUPERVISORD_IS_SILENT = "supervisord does not answer: nothing that ends is started again (restart the agent)"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CertificateState:
+class CertificateState(Struct, frozen=True, kw_only=True):
     """Stream `certificates`, key `serving`: which serving pair is in force (no key material)."""
 
     certificate_file: str  # absolute path
@@ -17,8 +16,7 @@ class CertificateState:
     self_signed: bool  # made by bootstrap itself
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeConfigStatus:
+class NodeConfigStatus(Struct, frozen=True, kw_only=True):
     """Stream `node.config`, key `node`: what `status.config` of our Node shows. None = the local configuration."""
 
     assigned: ConfigSource | None = None  # the ConfigMap that the Node names, at the version that was read last
@@ -27,15 +25,13 @@ class NodeConfigStatus:
     error: str = ""  # why `assigned` is not `active`, or not the newest version; "" = no error
 
 
-@dataclass(frozen=True, kw_only=True)
-class RenewCredentials:
+class RenewCredentials(Struct, frozen=True, kw_only=True):
     """Request to bootstrap: the API server answered 401 to the credentials of this version, and there are no others."""
 
     version: int  # of the refused credentials
 
 
-@dataclass(frozen=True, kw_only=True)
-class CredentialsRenewal:
+class CredentialsRenewal(Struct, frozen=True, kw_only=True):
     """Answer to RenewCredentials."""
 
     # the exec plugin that gave them is run again, now or after a pause; False = they are of no plugin, or other

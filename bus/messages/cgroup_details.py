@@ -3,13 +3,12 @@
 Sizes are bytes; None = the host does not offer it, it is not limited, or it cannot be read.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from bus.messages.usage import CgroupUsage, FilesystemUsage, NetworkUsage
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeviceIo:
+class DeviceIo(Struct, frozen=True, kw_only=True):
     """What one cgroup has read from and written to one block device."""
 
     device: str  # /dev/sda; major:minor where it has no name
@@ -21,8 +20,7 @@ class DeviceIo:
     writes: int = 0  # operations since the cgroup was created
 
 
-@dataclass(frozen=True, kw_only=True)
-class CgroupDetails:
+class CgroupDetails(Struct, frozen=True, kw_only=True):
     """One cgroup: of a container, a pod sandbox, a pod, a QoS class, kubepods, or the root."""
 
     id: str  # path in the hierarchy, / = the root
@@ -61,16 +59,14 @@ class CgroupDetails:
     network: NetworkUsage | None = None  # of a sandbox with a network of its own, and of the root
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostFilesystem:
+class HostFilesystem(Struct, frozen=True, kw_only=True):
     """One filesystem of the node."""
 
     device: str  # path of the block device, or the type of a filesystem without one
     usage: FilesystemUsage  # how full it is
 
 
-@dataclass(frozen=True, kw_only=True)
-class MachineInfo:
+class MachineInfo(Struct, frozen=True, kw_only=True):
     """The machine, as far as it does not change; an id is empty where it is not known."""
 
     cores: int  # logical processors
@@ -85,15 +81,13 @@ class MachineInfo:
     os_version: str  # PRETTY_NAME of os-release
 
 
-@dataclass(frozen=True, kw_only=True)
-class GetCgroups:
+class GetCgroups(Struct, frozen=True, kw_only=True):
     """Request to pleg: all cgroups of pods, read at most `max_age_seconds` ago."""
 
     max_age_seconds: float = 10.0  # cgroups are read again where the last reading is older
 
 
-@dataclass(frozen=True, kw_only=True)
-class FoundCgroups:
+class FoundCgroups(Struct, frozen=True, kw_only=True):
     """Answer to GetCgroups."""
 
     machine: MachineInfo  # what does not change while it runs

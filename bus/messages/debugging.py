@@ -1,30 +1,26 @@
 """What a process shows of itself while it runs: stacks, a profile, the verbosity of its log."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, kw_only=True)
-class GetStacks:
+class GetStacks(Struct, frozen=True, kw_only=True):
     """Ask a service where its threads and tasks are now."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stacks:
+class Stacks(Struct, frozen=True, kw_only=True):
     """This message answers GetStacks with text, which is cut where it is too long."""
 
     threads: str  # the stack of each thread, outermost call first, at most 512 Ki characters
     tasks: str  # each task of the event loop with the lines it waits in, at most 512 Ki characters
 
 
-@dataclass(frozen=True, kw_only=True)
-class GetProfile:
+class GetProfile(Struct, frozen=True, kw_only=True):
     """Ask a service where it spends CPU time in the next `seconds`, a number above 0."""
 
     seconds: float  # how long threads are sampled, more than 0 and at most 300
 
 
-@dataclass(frozen=True, kw_only=True)
-class Frame:
+class Frame(Struct, frozen=True, kw_only=True):
     """One line of code of a profile."""
 
     function: str  # its qualified name
@@ -32,8 +28,7 @@ class Frame:
     line: int  # in the file
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProfiledStack:
+class ProfiledStack(Struct, frozen=True, kw_only=True):
     """One stack of a thread. `frames`: places in the profile's list of frames, innermost first."""
 
     thread: str  # name of the thread
@@ -42,23 +37,20 @@ class ProfiledStack:
     nanoseconds: int  # CPU time that the thread used before it was seen here, since the sample before
 
 
-@dataclass(frozen=True, kw_only=True)
-class Profile:
+class Profile(Struct, frozen=True, kw_only=True):
     """This message answers GetProfile. `frames` has each line of code once, and stacks name places in it."""
 
     frames: tuple[Frame, ...]  # each line of code once
     stacks: tuple[ProfiledStack, ...]  # at most 2001
 
 
-@dataclass(frozen=True, kw_only=True)
-class SetVerbosity:
+class SetVerbosity(Struct, frozen=True, kw_only=True):
     """Ask a service to log with this `-v` until its process ends."""
 
     verbosity: int  # `-v` of the log; below 0 counts as 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class VerbositySet:
+class VerbositySet(Struct, frozen=True, kw_only=True):
     """This message answers SetVerbosity with the verbosity (`-v`) that counts from now on."""
 
     verbosity: int  # that was set

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 MAX_RESOURCES = 64  # that have device plugins; a node has a handful
 MAX_DEVICES = 10_000  # of one resource
 
@@ -17,8 +19,7 @@ class Device:
     since: float = field(default=0.0, compare=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeviceResource:
+class DeviceResource(msgspec.Struct, frozen=True, kw_only=True):
     """Stream `devices.resources`, key: name of the resource, such as `nvidia.com/gpu`. An item for each resource of
     which a device plugin has registered, also in an earlier process."""
 
@@ -34,8 +35,7 @@ class DeviceResource:
     error: str = ""  # one line: why the plugin is not connected
 
 
-@dataclass(frozen=True, kw_only=True)
-class GetPreferredAllocation:
+class GetPreferredAllocation(msgspec.Struct, frozen=True, kw_only=True):
     """Request to volume: which devices of a resource does its plugin prefer? Only where the resource has
     `preferred_allocation`. Answered with PreferredAllocation."""
 
@@ -45,24 +45,21 @@ class GetPreferredAllocation:
     size: int  # how many devices are needed, with those that are chosen already
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreferredAllocation:
+class PreferredAllocation(msgspec.Struct, frozen=True, kw_only=True):
     """Answer to GetPreferredAllocation."""
 
     devices: tuple[str, ...] = ()  # those of `available` that it prefers, perhaps not `size` of them; empty = none
     error: str = ""  # one line: why the plugin could not be asked
 
 
-@dataclass(frozen=True, kw_only=True)
-class AllocateDevices:
+class AllocateDevices(msgspec.Struct, frozen=True, kw_only=True):
     """Request to volume: have the plugin prepare these devices for one container. Answered with AllocatedDevices."""
 
     resource: str  # its name
     devices: tuple[str, ...]  # ids of the devices of one container
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeviceMount:
+class DeviceMount(msgspec.Struct, frozen=True, kw_only=True):
     """Has a mount that the container of a device needs."""
 
     container_path: str  # where the container sees it
@@ -70,8 +67,7 @@ class DeviceMount:
     read_only: bool = False  # the container may not write there
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeviceNode:
+class DeviceNode(msgspec.Struct, frozen=True, kw_only=True):
     """Has a device file that the container of a device needs."""
 
     container_path: str  # where the container sees it
@@ -79,22 +75,20 @@ class DeviceNode:
     permissions: str = ""  # of cgroups: `r` read, `w` write, `m` mknod
 
 
-@dataclass(frozen=True, kw_only=True)
-class AllocatedDevices:
+class AllocatedDevices(msgspec.Struct, frozen=True, kw_only=True):
     """Answers AllocateDevices with what the container needs for its devices, which is at most 64 KiB."""
 
-    envs: dict[str, str] = field(default_factory=dict)  # environment variables
+    envs: dict[str, str] = msgspec.field(default_factory=dict)  # environment variables
     mounts: tuple[DeviceMount, ...] = ()  # in the order of the plugin
     devices: tuple[DeviceNode, ...] = ()  # in the order of the plugin
-    annotations: dict[str, str] = field(default_factory=dict)  # for the runtime
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)  # for the runtime
     cdi_devices: tuple[str, ...] = ()  # names of CDI devices, such as `nvidia.com/gpu=0`
     error: str = ""  # one line: why the devices could not be allocated
     # With an error: the plugin could not be reached or has not answered in time, and may be asked again.
     unanswered: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreStartContainer:
+class PreStartContainer(msgspec.Struct, frozen=True, kw_only=True):
     """Request to volume: a container with these devices is about to start. Only where the resource has
     `pre_start_required`. Answered with PreStartedContainer."""
 
@@ -102,8 +96,7 @@ class PreStartContainer:
     devices: tuple[str, ...]  # ids of the devices of the container
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreStartedContainer:
+class PreStartedContainer(msgspec.Struct, frozen=True, kw_only=True):
     """Answer to PreStartContainer."""
 
     error: str = ""  # one line: why the container must not start

@@ -1,12 +1,11 @@
 """A Kubernetes Event to be recorded: stream `events/<service>`, disposable by contract."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 MAX_KEPT_EVENTS = 200  # events on the stream of each writer
 
 
-@dataclass(frozen=True, kw_only=True)
-class KubeEvent:
+class KubeEvent(Struct, frozen=True, kw_only=True):
     """Key: a number that grows within the writer's incarnation; a writer keeps the newest `KEPT`."""
 
     type: str  # `Normal` or `Warning`

@@ -1,15 +1,13 @@
 """What a process follows: how its copies of streams compare with their owners, and whose beats it has received."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, kw_only=True)
-class GetFollowed:
+class GetFollowed(Struct, frozen=True, kw_only=True):
     """Request to every service: the state of the streams that it follows, and the times of the beats it received."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Replicated:
+class Replicated(Struct, frozen=True, kw_only=True):
     """One followed stream: the copy of this process."""
 
     incarnation: str  # of the owner that the copy is of; "" = nothing was received yet
@@ -19,8 +17,7 @@ class Replicated:
     stale: bool  # three seconds without proof of being in sync
 
 
-@dataclass(frozen=True, kw_only=True)
-class Followed:
+class Followed(Struct, frozen=True, kw_only=True):
     """Answer to GetFollowed."""
 
     incarnation: str  # of the process that answers

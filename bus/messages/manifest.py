@@ -1,10 +1,9 @@
 """The file in which bootstrap publishes where every service is found."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
+class Manifest(Struct, frozen=True, kw_only=True):
     """Content of `<run dir>/manifest.json`."""
 
     protocol: str  # version of PROTOCOL.md, `<major>.<minor>`

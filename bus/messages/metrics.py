@@ -1,19 +1,17 @@
 """The metrics of one process, which every service answers for itself; server gathers them."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from shared.metrics.family import Kind
 
 
-@dataclass(frozen=True, kw_only=True)
-class GetMetrics:
+class GetMetrics(Struct, frozen=True, kw_only=True):
     """Request to every service: its own metrics of one path, such as `/metrics`."""
 
     path: str  # of the HTTP endpoint that shows them: `/metrics` or `/metrics/probes`
 
 
-@dataclass(frozen=True, kw_only=True)
-class MetricFamily:
+class MetricFamily(Struct, frozen=True, kw_only=True):
     """One metric family of one process. `series`: label values, in the order of `labels`, and values: one for a counter
     or a gauge; of a histogram one count for each bucket and +Inf, then the sum. A value of None is +Inf."""
 
@@ -26,8 +24,7 @@ class MetricFamily:
     series: tuple[tuple[tuple[str, ...], tuple[float | None, ...]], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Metrics:
+class Metrics(Struct, frozen=True, kw_only=True):
     """Answer to GetMetrics. Counters and histograms count from the start of this incarnation."""
 
     incarnation: str  # of the process; its counters count from the start of this incarnation

@@ -1,12 +1,11 @@
 """Messages of which pleg is the owner. Stream `runtime.pods` carries `shared.model.runtime.RuntimePod` itself."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from shared.model.probes import ProbeResult
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuntimeHandler:
+class RuntimeHandler(Struct, frozen=True, kw_only=True):
     """One handler of the runtime, as `node.status.runtimeHandlers` shows it; name "" = the default handler."""
 
     name: str  # "" = the default handler
@@ -14,8 +13,7 @@ class RuntimeHandler:
     user_namespaces: bool = False  # feature of the handler
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeObserved:
+class NodeObserved(Struct, frozen=True, kw_only=True):
     """Stream `node.observed`, key `node`: facts of runtime and machine; republished only when one changes materially.
 
     Bytes and counts are plain integers; -1 = could not be read.
@@ -39,8 +37,7 @@ class NodeObserved:
     supplemental_groups_policy: bool | None = None  # feature of the runtime; None = not reported
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeImage:
+class NodeImage(Struct, frozen=True, kw_only=True):
     """One image the runtime has."""
 
     id: str  # CRI id
@@ -48,15 +45,13 @@ class NodeImage:
     size_bytes: int  # its size in bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeImages:
+class NodeImages(Struct, frozen=True, kw_only=True):
     """Stream `node.images`, key `node`: all images of the runtime, largest first, ties by id descending."""
 
     images: tuple[NodeImage, ...]  # largest first, ties by id descending
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProbeResults:
+class ProbeResults(Struct, frozen=True, kw_only=True):
     """Stream `probes.results`, key: bare CRI container id: what the probes of one instance have found."""
 
     pod_uid: str  # pod UID

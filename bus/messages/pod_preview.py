@@ -4,6 +4,8 @@ nothing."""
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from bus.messages.podsync import GivenDevices, NumaMemory
 
 
@@ -17,8 +19,7 @@ class GetPodPreview:
     pod: dict[str, Any] = field(hash=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreemptedPod:
+class PreemptedPod(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that would end to make room."""
 
     uid: str  # pod UID
@@ -26,8 +27,7 @@ class PreemptedPod:
     name: str  # its name
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreviewedImage:
+class PreviewedImage(msgspec.Struct, frozen=True, kw_only=True):
     """The image of one container or of one image volume; one of `container` and `volume` is "".
 
     `present`: the runtime has it; None = the runtime did not answer in time.
@@ -42,8 +42,7 @@ class PreviewedImage:
     problem: str = ""  # why no container starts from it: `<waiting reason>: <message>`
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreviewedMount:
+class PreviewedMount(msgspec.Struct, frozen=True, kw_only=True):
     """One mount or block device of a container."""
 
     container_path: str  # path in the container
@@ -53,8 +52,7 @@ class PreviewedMount:
     read_only: bool = False  # the container cannot write to it
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreviewedContainer:
+class PreviewedContainer(msgspec.Struct, frozen=True, kw_only=True):
     """One container."""
 
     name: str  # of the container
@@ -62,7 +60,7 @@ class PreviewedContainer:
     oom_score_adj: int = 0  # of its processes
     # numbers of the CRI resources that are not 0: `cpu_shares`, `cpu_quota`, `cpu_period` (microseconds),
     # `memory_limit_in_bytes`
-    resources: dict[str, int] = field(default_factory=dict)
+    resources: dict[str, int] = msgspec.field(default_factory=dict)
     cpus: str = ""  # the CPUs that it would have alone, such as `2-3,8`; "" = it shares CPUs
     memory: tuple[NumaMemory, ...] = ()  # that it would have alone
     devices: tuple[GivenDevices, ...] = ()  # of device plugins that it would have, unless the plugin prefers others
@@ -70,8 +68,7 @@ class PreviewedContainer:
     problem: str = ""  # why it does not start: `<waiting reason>: <message>`
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreviewedPort:
+class PreviewedPort(msgspec.Struct, frozen=True, kw_only=True):
     """One port of the node that the pod would take, and the pods (`<namespace>/<name>`) that have it."""
 
     protocol: str  # `TCP`, `UDP` or `SCTP`
@@ -80,8 +77,7 @@ class PreviewedPort:
     pods: tuple[str, ...] = ()  # the pods that have this port: `<namespace>/<name>`
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodPreview:
+class PodPreview(msgspec.Struct, frozen=True, kw_only=True):
     """Answer to GetPodPreview. Without `waits_for` and `reason` the pod would be admitted."""
 
     waits_for: str = ""  # the fact that admission waits for; "" = it would decide now
@@ -90,7 +86,7 @@ class PodPreview:
     preempted: tuple[PreemptedPod, ...] = ()  # the pods that would end for this one
     qos_class: str = ""  # as in the pod's status
     cgroup: str = ""  # path of the pod's cgroup; "" = pods have none
-    cgroup_files: dict[str, str] = field(default_factory=dict)  # file of that cgroup -> text
+    cgroup_files: dict[str, str] = msgspec.field(default_factory=dict)  # file of that cgroup -> text
     containers: tuple[PreviewedContainer, ...] = ()  # each container of the pod
     images: tuple[PreviewedImage, ...] = ()  # of each container and each image volume
     host_ports: tuple[PreviewedPort, ...] = ()  # each port of the node that the pod takes

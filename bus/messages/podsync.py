@@ -1,8 +1,9 @@
 """Messages of which podsync is the owner."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 
 class PodState(StrEnum):
@@ -15,8 +16,7 @@ class PodState(StrEnum):
     FINISHED = "finished"
 
 
-@dataclass(frozen=True, kw_only=True)
-class NumaMemory:
+class NumaMemory(Struct, frozen=True, kw_only=True):
     """Has an amount of memory that these NUMA nodes hold together."""
 
     nodes: tuple[int, ...]  # ids of NUMA nodes, in ascending order
@@ -24,16 +24,14 @@ class NumaMemory:
     size: int  # bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class GivenDevices:
+class GivenDevices(Struct, frozen=True, kw_only=True):
     """Has the devices of one resource that a container has."""
 
     resource: str  # its name, such as `nvidia.com/gpu`
     ids: tuple[str, ...]  # the plugin's names of the devices, in ascending order
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdmittedPod:
+class AdmittedPod(Struct, frozen=True, kw_only=True):
     """Stream `pods.admitted`, key: pod UID. The verdict on a pod and its lifecycle state, without the pod itself."""
 
     uid: str  # pod UID
@@ -58,8 +56,7 @@ class AdmittedPod:
         return self.state is PodState.FINISHED
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodVolumes:
+class PodVolumes(Struct, frozen=True, kw_only=True):
     """Stream `pods.volumes`, key: pod UID. Which volumes each pod of `pods.admitted` needs mounted now, and which
     resource claims prepared.
 
@@ -85,8 +82,7 @@ class PodVolumes:
         return self.state is PodState.FINISHED
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodProbes:
+class PodProbes(Struct, frozen=True, kw_only=True):
     """Stream `pods.probes`, key: pod UID. The probes of an admitted pod, until its containers are gone."""
 
     name: str  # of the pod
@@ -98,8 +94,7 @@ class PodProbes:
     deletion_requested: bool = False  # the pod has a deletion timestamp
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodStatus:
+class PodStatus(Struct, frozen=True, kw_only=True):
     """Stream `pods.status`, key: pod UID: the pod status for the API, as podsync computes it.
 
     `version` orders statuses of one pod across restarts: (boot counter on disk, number within the boot).
@@ -113,8 +108,7 @@ class PodStatus:
     container_ids: tuple[str, ...] = ()  # bare CRI ids of the running instances, shown or not, for pleg to watch
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImagePull:
+class ImagePull(Struct, frozen=True, kw_only=True):
     """Stream `pods.pulls`, key: pod UID: how far the pull is that the pod waits for, where the runtime shows it.
 
     Disposable: every 2 s while it lasts. Times in seconds.
@@ -131,16 +125,14 @@ class ImagePull:
     shared_with: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodePressure:
+class NodePressure(Struct, frozen=True, kw_only=True):
     """Stream `node.pressure`, key `node`: the pressure conditions that podsync decides (node.md 1.7, 5)."""
 
     # pressure conditions: `type`, `status`, `reason`, `message`, `lastTransitionTime`
     conditions: tuple[dict[str, str], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShutdownGroup:
+class ShutdownGroup(Struct, frozen=True, kw_only=True):
     """Has the pods that stop together when the machine shuts down."""
 
     priority: int  # of the lowest pods in it
@@ -148,8 +140,7 @@ class ShutdownGroup:
     pods: int  # of which something is left: a container, or a mounted volume
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeShutdown:
+class NodeShutdown(Struct, frozen=True, kw_only=True):
     """Stream `node.shutdown`, key `node`: the shutdown of the machine that is in progress, or the last one.
 
     There is no item where the configuration gives pods no time, and none before the first shutdown.
@@ -164,8 +155,7 @@ class NodeShutdown:
     unfinished: tuple[str, ...] = ()  # descriptions of pods that had not stopped when the time of their group ended
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeResources:
+class NodeResources(Struct, frozen=True, kw_only=True):
     """Stream `node.resources`, key `node`: what this node has and what pods may have of it (node.md 1.6).
 
     Resource name -> quantity text: cpu, memory, pods, ephemeral-storage, hugepages-<size>, and each resource of

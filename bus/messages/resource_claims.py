@@ -1,7 +1,8 @@
 """Has the messages about resource claims, of which volume is the owner."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 
 class ClaimState(StrEnum):
@@ -13,8 +14,7 @@ class ClaimState(StrEnum):
     UNPREPARING = "unpreparing"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClaimDevice:
+class ClaimDevice(Struct, frozen=True, kw_only=True):
     """Has one device of a resource claim, as its driver names it."""
 
     driver: str  # name of the driver
@@ -27,8 +27,7 @@ class ClaimDevice:
     message: str = ""  # one line of the driver about the health
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodClaim:
+class PodClaim(Struct, frozen=True, kw_only=True):
     """Has one resource claim of one pod."""
 
     # in the pod's `spec.resourceClaims`; "" = that of the pod's extended resources; `/` and the name of the
@@ -44,8 +43,7 @@ class PodClaim:
     since: float = 0.0  # seconds since the epoch: since when there is an error; 0 = there is none
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodClaims:
+class PodClaims(Struct, frozen=True, kw_only=True):
     """Stream `claims.prepared`, key: pod UID. The resource claims of a pod that is to run, and those that are not
     unprepared yet of one that has ended. Deleted once there are none."""
 

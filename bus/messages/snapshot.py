@@ -1,20 +1,17 @@
 """The request with which a follower catches up, and its answer with the whole stream. Every owner of a stream answers
 it."""
 
-from dataclasses import dataclass
-
 import msgspec
+from msgspec import Struct
 
 
-@dataclass(frozen=True, kw_only=True)
-class GetSnapshot:
+class GetSnapshot(Struct, frozen=True, kw_only=True):
     """Request to the owner of a stream: everything the stream holds now."""
 
     stream: str  # name of the stream
 
 
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     """Answer to GetSnapshot: all entries as of update `number` of this incarnation of the owner.
 
     `complete` = the owner has listed everything there is; until then an absent key does not mean a deleted one.

@@ -3,12 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 # Seconds to wait for an object that may have to be read: somewhat longer than sources waits for the API server.
 REQUESTED_READ_TIMEOUT_SECONDS = 70.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class DesiredPod:
+class DesiredPod(Struct, frozen=True, kw_only=True):
     """Stream `pods.desired`, key: pod UID. The stream is complete once every configured source has reported.
 
     A mirror pod is never here: see `MirrorPod`.
@@ -21,16 +22,14 @@ class DesiredPod:
     pod: dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ApiPodStatus:
+class ApiPodStatus(Struct, frozen=True, kw_only=True):
     """Stream `pods.api_status`, key: pod UID: the newest status that the API server has of a desired pod."""
 
     resource_version: str  # of the pod with this status
     status: dict[str, Any]  # PodStatus as the API server has it
 
 
-@dataclass(frozen=True, kw_only=True)
-class MirrorPod:
+class MirrorPod(Struct, frozen=True, kw_only=True):
     """Stream `pods.mirrors`, key `<name>_<namespace>`: the mirror pods of this node that the API server has."""
 
     uid: str  # of the API object; the static pod's UID is `config_hash`
@@ -40,15 +39,13 @@ class MirrorPod:
     pod: dict[str, Any]  # the raw Pod with its status
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeObject:
+class NodeObject(Struct, frozen=True, kw_only=True):
     """Stream `node.object`, key `node`: our Node as the API server has it. Complete and absent = there is none."""
 
     node: dict[str, Any]  # the raw Node
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChangedObject:
+class ChangedObject(Struct, frozen=True, kw_only=True):
     """Stream `objects.changed`, key `<kind>/<namespace>/<name>`: the version of a Secret, ConfigMap or
     PersistentVolumeClaim that a pod of this node refers to, of the PersistentVolume of such a claim, of a CSIDriver, of
     a ClusterTrustBundle, of a PodCertificateRequest of this node or of the ConfigMap that our Node names as its
@@ -58,8 +55,7 @@ class ChangedObject:
     resource_version: str  # "" = the API server has no such object
 
 
-@dataclass(frozen=True, kw_only=True)
-class GetObject:
+class GetObject(Struct, frozen=True, kw_only=True):
     """Request to sources: one object of the API server, by the configured change-detection strategy.
 
     `kind`: CSIDriver, VolumeAttachment, VolumeSecret (a Secret that a PersistentVolume names), Secret, ConfigMap,
@@ -88,15 +84,13 @@ class FoundObject:
     error: str = ""  # the kubelet's text, such as `configmap "x" not found`; "" with an object
 
 
-@dataclass(frozen=True, kw_only=True)
-class GetServices:
+class GetServices(Struct, frozen=True, kw_only=True):
     """Request to sources: the Services whose variables a pod of this namespace may get (pods.md 6.3)."""
 
     namespace: str  # of the pod whose environment is built
 
 
-@dataclass(frozen=True, kw_only=True)
-class FoundServices:
+class FoundServices(Struct, frozen=True, kw_only=True):
     """Answer to GetServices: those of the namespace and `default/kubernetes`, with a cluster IP. Of each only name,
     namespace, `clusterIP`, and name, number and protocol of its ports."""
 

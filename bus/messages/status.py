@@ -3,12 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 # Seconds to wait for a write that is requested from status: somewhat longer than status waits for the API server.
 REQUESTED_WRITE_TIMEOUT_SECONDS = 40.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class VolumesReported:
+class VolumesReported(Struct, frozen=True, kw_only=True):
     """Stream `volumes.reported`, key `node`: the status.volumesInUse that the API server has of the Node, after a write
     of `volumes.in_use` or a comparison that found nothing to write."""
 
@@ -17,8 +18,7 @@ class VolumesReported:
     resource_version: str  # of that Node
 
 
-@dataclass(frozen=True, kw_only=True)
-class RequestToken:
+class RequestToken(Struct, frozen=True, kw_only=True):
     """Request to status: a TokenRequest for a service account (volumes.md 10.1)."""
 
     namespace: str  # of the service account
@@ -38,8 +38,7 @@ class IssuedToken:
     error: str = ""  # the API server's text; empty with a token
 
 
-@dataclass(frozen=True, kw_only=True)
-class PatchClaimStatus:
+class PatchClaimStatus(Struct, frozen=True, kw_only=True):
     """Request to status: a strategic merge patch of the status of a PersistentVolumeClaim (volumes.md 17)."""
 
     namespace: str  # of the PersistentVolumeClaim
@@ -49,16 +48,14 @@ class PatchClaimStatus:
     status: dict[str, Any]  # the strategic merge patch below `status`
 
 
-@dataclass(frozen=True, kw_only=True)
-class PatchedClaim:
+class PatchedClaim(Struct, frozen=True, kw_only=True):
     """Answer to PatchClaimStatus."""
 
     resource_version: str = ""  # of the patched claim
     error: str = ""  # the API server's text; empty when the claim is patched
 
 
-@dataclass(frozen=True, kw_only=True)
-class RequestPodCertificate:
+class RequestPodCertificate(Struct, frozen=True, kw_only=True):
     """Request to status: create a PodCertificateRequest (volumes.md 10.3). Its result is read through sources."""
 
     namespace: str  # of the pod
@@ -68,8 +65,7 @@ class RequestPodCertificate:
     spec: dict[str, Any]  # PodCertificateRequestSpec
 
 
-@dataclass(frozen=True, kw_only=True)
-class RequestedPodCertificate:
+class RequestedPodCertificate(Struct, frozen=True, kw_only=True):
     """Answer to RequestPodCertificate."""
 
     error: str = ""  # the API server's text; empty where the request is in the API server
@@ -83,15 +79,13 @@ class ReviewToken:
     audiences: tuple[str, ...] = ()  # that the token must be for one of; empty = that of the API server
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReviewAccess:
+class ReviewAccess(Struct, frozen=True, kw_only=True):
     """Request to status: may this user do this? (SubjectAccessReview, server.md 3.3.)"""
 
     spec: dict[str, Any]  # SubjectAccessReviewSpec
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reviewed:
+class Reviewed(Struct, frozen=True, kw_only=True):
     """Answer to ReviewToken and ReviewAccess: the review's status, or why there is none."""
 
     status: dict[str, Any]  # TokenReviewStatus or SubjectAccessReviewStatus; empty with an error

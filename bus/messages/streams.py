@@ -1,8 +1,9 @@
 """Has every stream of the bus: its name, its one owner, the type of its values. `make docs` writes the lists of
 ARCHITECTURE.md and PROTOCOL.md from it."""
 
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from bus.messages.bootstrap import CertificateState, NodeConfigStatus
 from bus.messages.device_plugins import DeviceResource
@@ -29,9 +30,8 @@ from shared.model.runtime import RuntimePod
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Stream(Generic[T]):
-    """A named stream with one owner; `value` is the dataclass its values decode to. The rest is for readers: what a key
+class Stream(Struct, Generic[T], frozen=True):
+    """A named stream with one owner; `value` is the struct its values decode to. The rest is for readers: what a key
     is, what the stream contains, and where its owner gets that from again after a crash."""
 
     name: str

@@ -3,13 +3,12 @@
 Sizes are bytes, `time` is wall clock seconds since the epoch; None = the host does not offer it, or it cannot be read.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 MAX_AMOUNT = 2**63 - 1  # bytes or inodes: a FUSE file system may report any number, a message holds 64 bits
 
 
-@dataclass(frozen=True, kw_only=True)
-class PressureShare:
+class PressureShare(Struct, frozen=True, kw_only=True):
     """One line of a PSI file: how long tasks waited."""
 
     total: int  # microseconds since the cgroup was created
@@ -18,16 +17,14 @@ class PressureShare:
     avg300: float  # percent of the last 300 s
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pressure:
+class Pressure(Struct, frozen=True, kw_only=True):
     """PSI of one resource: `some` = at least one task waited, `full` = all of them."""
 
     some: PressureShare  # at least one task waited
     full: PressureShare  # all tasks waited
 
 
-@dataclass(frozen=True, kw_only=True)
-class CgroupUsage:
+class CgroupUsage(Struct, frozen=True, kw_only=True):
     """One reading of one cgroup with everything below it (node.md 7.4)."""
 
     time: float  # of the reading
@@ -47,8 +44,7 @@ class CgroupUsage:
     io_pressure: Pressure | None = None  # PSI of block devices
 
 
-@dataclass(frozen=True, kw_only=True)
-class FilesystemUsage:
+class FilesystemUsage(Struct, frozen=True, kw_only=True):
     """A filesystem, or the part of it that files use (`used`, `inodes_used`)."""
 
     time: float  # of the reading
@@ -80,8 +76,7 @@ def filesystem_usage(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class InterfaceUsage:
+class InterfaceUsage(Struct, frozen=True, kw_only=True):
     """Counters of one network interface since it was created."""
 
     name: str  # of the interface
@@ -95,16 +90,14 @@ class InterfaceUsage:
     tx_dropped: int = 0  # dropped instead of sent
 
 
-@dataclass(frozen=True, kw_only=True)
-class NetworkUsage:
+class NetworkUsage(Struct, frozen=True, kw_only=True):
     """The interfaces of one network namespace, without loopback and the node's ends of pods' interfaces."""
 
     time: float  # of the reading
     interfaces: tuple[InterfaceUsage, ...] = ()  # without loopback and the node's ends of pods' interfaces
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContainerUsage:
+class ContainerUsage(Struct, frozen=True, kw_only=True):
     """One running container of a pod; of several of one name the newest."""
 
     id: str  # bare CRI container id
@@ -115,8 +108,7 @@ class ContainerUsage:
     logs: FilesystemUsage | None = None  # `used`: the log files; the rest: the root directory's filesystem
 
 
-@dataclass(frozen=True, kw_only=True)
-class VolumeUsage:
+class VolumeUsage(Struct, frozen=True, kw_only=True):
     """One mounted volume of a pod."""
 
     name: str  # in the pod's spec
@@ -126,8 +118,7 @@ class VolumeUsage:
     abnormal: bool | None = None  # whether its CSI driver reports that it is damaged; None = the driver reports nothing
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodUsage:
+class PodUsage(Struct, frozen=True, kw_only=True):
     """A pod with a running container."""
 
     uid: str  # pod UID
@@ -143,8 +134,7 @@ class PodUsage:
     ephemeral_storage: FilesystemUsage | None = None  # `used`: writable layers, logs, ephemeral volumes, etc-hosts
 
 
-@dataclass(frozen=True, kw_only=True)
-class SystemContainerUsage:
+class SystemContainerUsage(Struct, frozen=True, kw_only=True):
     """A cgroup of the node: `pods` (kubepods), `kubelet`, `runtime` or `misc`."""
 
     name: str  # `pods` (kubepods), `kubelet`, `runtime` or `misc`
@@ -152,8 +142,7 @@ class SystemContainerUsage:
     cgroup: CgroupUsage  # its usage
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeUsage:
+class NodeUsage(Struct, frozen=True, kw_only=True):
     """Stream `node.usage`, key `node`: the machine and its filesystems (node.md 5.1, 7.4)."""
 
     read_at: float  # CLOCK_MONOTONIC seconds at the begin of the reading
@@ -173,8 +162,7 @@ class NodeUsage:
     system_containers: tuple[SystemContainerUsage, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class GetUsage:
+class GetUsage(Struct, frozen=True, kw_only=True):
     """Request to pleg: a reading of the node and, with `pods`, of every pod.
 
     Cgroups and filesystems were read at most `max_age_seconds` ago. Files of pods (writable layers, logs, volumes) are
@@ -190,8 +178,7 @@ class GetUsage:
     pods: bool = True  # also every pod
 
 
-@dataclass(frozen=True, kw_only=True)
-class FoundUsage:
+class FoundUsage(Struct, frozen=True, kw_only=True):
     """Answer to GetUsage."""
 
     node: NodeUsage  # the machine and its filesystems

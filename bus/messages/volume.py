@@ -1,7 +1,8 @@
 """Messages of which volume is the owner."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from bus.messages.usage import VolumeUsage
 
@@ -15,8 +16,7 @@ class VolumeState(StrEnum):
     UNMOUNTING = "unmounting"
 
 
-@dataclass(frozen=True, kw_only=True)
-class MountedVolume:
+class MountedVolume(Struct, frozen=True, kw_only=True):
     """One volume of one pod in the actual state of the world."""
 
     state: VolumeState  # `pending`, `mounted`, `error` or `unmounting`
@@ -30,8 +30,7 @@ class MountedVolume:
     error: str = ""  # text of the FailedMount message
 
 
-@dataclass(frozen=True, kw_only=True)
-class MountedVolumes:
+class MountedVolumes(Struct, frozen=True, kw_only=True):
     """Stream `volumes.mounted`, key: pod UID. Deleted once nothing of the pod is mounted and nothing is wanted."""
 
     uid: str  # pod UID
@@ -40,8 +39,7 @@ class MountedVolumes:
     attach_limit: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class VolumesInUse:
+class VolumesInUse(Struct, frozen=True, kw_only=True):
     """Stream `volumes.in_use`, key `node`: the attachable volumes for status.volumesInUse of the Node. There is no item
     until everything that is mounted was found after a start."""
 
@@ -49,8 +47,7 @@ class VolumesInUse:
     volumes: tuple[str, ...]  # unique names of attachable volumes that are desired or mounted, sorted
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrepareSubpath:
+class PrepareSubpath(Struct, frozen=True, kw_only=True):
     """Request to volume: make one subpath of a mounted volume ready for one container (pods.md 6.8). A
     request and no stream, for the path may have been expanded from a Secret. Answered with PreparedSubpath; the same
     request again gives the same answer."""
@@ -62,16 +59,14 @@ class PrepareSubpath:
     path: str  # inside the volume, relative, expanded; never logged: it may come from a Secret
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreparedSubpath:
+class PreparedSubpath(Struct, frozen=True, kw_only=True):
     """What a container's mount names as host_path, or why there is none."""
 
     host_path: str = ""  # path for the container's mount; empty when it failed, and after a release
     error: str = ""  # text of the container's CreateContainerConfigError; without details of the host
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReleaseSubpaths:
+class ReleaseSubpaths(Struct, frozen=True, kw_only=True):
     """Request to volume: the start attempt of this container has returned; its bind mounts are done with. Answered with
     an empty PreparedSubpath."""
 
@@ -79,15 +74,13 @@ class ReleaseSubpaths:
     container: str  # the container whose start attempt has returned
 
 
-@dataclass(frozen=True, kw_only=True)
-class GetVolumeUsage:
+class GetVolumeUsage(Struct, frozen=True, kw_only=True):
     """Request to volume: how full are the volumes of this pod that only their plugins can measure (nfs, local, csi)?"""
 
     uid: str  # pod UID
 
 
-@dataclass(frozen=True, kw_only=True)
-class FoundVolumeUsage:
+class FoundVolumeUsage(Struct, frozen=True, kw_only=True):
     """Answer to GetVolumeUsage: the newest figures of each such volume that is mounted and has some."""
 
     # each mounted nfs, local or csi volume that has figures: those read now, or the last ones where that takes longer
@@ -95,8 +88,7 @@ class FoundVolumeUsage:
     volumes: tuple[VolumeUsage, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class CsiNode:
+class CsiNode(Struct, frozen=True, kw_only=True):
     """What a CSI driver answers about this node (NodeGetInfo)."""
 
     node_id: str  # the driver's name of this node
@@ -104,8 +96,7 @@ class CsiNode:
     topology: dict[str, str] = field(default_factory=dict)  # label -> value, for the Node
 
 
-@dataclass(frozen=True, kw_only=True)
-class RegisteredPlugin:
+class RegisteredPlugin(Struct, frozen=True, kw_only=True):
     """Stream `plugins.registered`, key `<type>/<name>`: a plugin that serves a socket below `plugins_registry` and was
     accepted. The stream is complete once every socket found at the start has registered its plugin or was refused."""
 

@@ -14,9 +14,10 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar, runtime_checkable
+
+from msgspec import Struct, field
 
 import shared.process.codec_lookup  # noqa: F401  imports codecs while everything is imported
 from bus.interface import Bus
@@ -45,6 +46,7 @@ from shared.errors import OperatorError
 from shared.log.klog import structured
 from shared.log.process_log import Console, LogFile, dump_stacks, start_log, watch_for_faults
 from shared.metrics.registry import Registry
+from shared.model.frozen_copy import replace
 from shared.process.deadlines import TICK_SECONDS, Deadlines, WorkThreads
 from shared.process.limits import protect_process
 from shared.process.task_stacks import task_stacks
@@ -62,8 +64,7 @@ _COLLECT_AFTER = (10_000, 20, 20)  # objects made, and collections of the younge
 _RUNS_WITHOUT_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(Struct, frozen=True):
     """Has what a service gets from the frame; nothing else is global."""
 
     service: str

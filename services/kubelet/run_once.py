@@ -3,8 +3,9 @@
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec import to_builtins
 
 from shared.agent.run_once import load_record
 from shared.model.run_once import FINAL, Outcome, RunOnceRecord
@@ -54,7 +55,7 @@ def _as_table(record: RunOnceRecord) -> list[str]:
 
 
 def _as_json(record: RunOnceRecord) -> dict[str, object]:
-    pods = [asdict(pod) for pod in record.pods]
+    pods = [to_builtins(pod) for pod in record.pods]
     return {"complete": record.complete, "failed": record.failed, "pods": pods, "problems": list(record.problems)}
 
 

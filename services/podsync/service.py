@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -46,6 +45,7 @@ from shared.logind.connection import SHUTDOWN_SIGNAL
 from shared.logind.max_delay import raise_max_delay
 from shared.logind.shutdown_watch import ShutdownWatch
 from shared.model.device_action import DeviceAction
+from shared.model.frozen_copy import replace
 from shared.model.shutdown_groups import MAX_STATUS_SECONDS, configured_groups, total_seconds
 
 TICK_SECONDS = 1.0

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from bus.messages.beat import Beat
 from bus.messages.followed import Followed
@@ -18,8 +19,7 @@ _API_SERVER = "API server"  # the trouble with which sources reports an outage b
 _OF_A_CLUSTER = frozenset(("node.object", "pods.api_status", "pods.mirrors"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProcessRow:
+class ProcessRow(Struct, frozen=True, kw_only=True):
     """One service. `state`: running, late (no beat for 3 s), stopped (by a signal), silent, absent. Times are seconds,
     memory is bytes."""
 
@@ -34,8 +34,7 @@ class ProcessRow:
     troubles: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StreamRow:
+class StreamRow(Struct, frozen=True, kw_only=True):
     """One stream. `owner`: the service that publishes it, "" = it does not answer; `number`: that of the newest update;
     the other fields are about its followers."""
 
@@ -48,8 +47,7 @@ class StreamRow:
     incomplete_in: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuntimeRow:
+class RuntimeRow(Struct, frozen=True, kw_only=True):
     """The container runtime as pleg observes it; `known` = pleg answered."""
 
     known: bool
@@ -61,8 +59,7 @@ class RuntimeRow:
     message: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """Everything that `bulkhead status` shows. `problems`: the reasons why the node is not ready, one line each; empty
     = it is ready."""
 
@@ -80,8 +77,7 @@ class Report:
     problems: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportInputs:
+class ReportInputs(Struct, frozen=True, kw_only=True):
     """The data that was read for one report. Times are CLOCK_MONOTONIC seconds."""
 
     now: float

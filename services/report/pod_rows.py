@@ -4,8 +4,9 @@ out.
 Without podsync, which computes statuses, a row shows what the runtime has."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from shared.text.plain_text import plain
 from shared.text.pull_text import pull_text
@@ -15,8 +16,7 @@ _ENDED_WELL = ("Completed", "Succeeded")
 _NOT_SEEN, _NO_STATUS = "Pending", "Unknown"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodFacts:
+class PodFacts(Struct, frozen=True, kw_only=True):
     """The items of one pod, as JSON; {} = the stream has none. `status_known`: podsync answered."""
 
     uid: str
@@ -29,8 +29,7 @@ class PodFacts:
     status_known: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodRow:
+class PodRow(Struct, frozen=True, kw_only=True):
     """One pod for an operator. `state` as kubectl's STATUS; `waits_for` is "" for a pod that waits for nothing."""
 
     namespace: str

@@ -3,8 +3,9 @@
 import json
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bus.manifest import Holder, read_holder
 
@@ -12,8 +13,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _STOPPED = ("T", "t")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProcessFacts:
+class ProcessFacts(Struct, frozen=True, kw_only=True):
     """One service's process. Times are seconds, memory is bytes; None = cannot be read."""
 
     holder: Holder | None  # None = it does not run

@@ -6,8 +6,9 @@ no configuration.
 
 import os
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from shared.errors import OperatorError
 
@@ -16,8 +17,7 @@ PAGE_ADDRESS = "127.0.0.1"  # where the node page listens without credentials
 LOCAL_SOCKET = "server.sock"  # below the run directory: the HTTP API for the commands of this machine
 
 
-@dataclass(frozen=True)
-class AgentPaths:
+class AgentPaths(Struct, frozen=True):
     """Defaults for one agent; all paths absolute."""
 
     run_dir: str

@@ -6,7 +6,6 @@ For bootstrap, `kubelet` and the command; services load the outcome by `loader`.
 
 import socket
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from shared.agent.places import find_places
@@ -22,6 +21,7 @@ from shared.config.flags import parse_flags
 from shared.config.host_facts import read_host_facts
 from shared.config.resolve import Resolved, Sources, resolve
 from shared.config.settings import absolute
+from shared.model.frozen_copy import replace
 
 
 def evaluate(arguments: list[str], replacement: str = "") -> Resolved:

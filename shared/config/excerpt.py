@@ -2,9 +2,10 @@
 running agent takes to answer, and most commands of `bulkhead` need few fields."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from shared.errors import OperatorError
 
@@ -13,8 +14,7 @@ VERSION = 1  # of the file
 _FIELDS = ("node_name", "root_dir", "log_dir", "kubeconfig", "container_runtime_endpoint")
 
 
-@dataclass(frozen=True)
-class ConfigExcerpt:
+class ConfigExcerpt(Struct, frozen=True):
     """These fields of `EffectiveConfig`."""
 
     node_name: str

@@ -4,9 +4,11 @@ The fields themselves are in `field_table`. Knows nothing of files, of the comma
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from shared.model.schema import ListOf, MapOf, Scalar, Schema
 
@@ -46,8 +48,7 @@ UNSET = "unset"  # `zero`: an explicit zero is as good as nothing given, and bec
 SAME = object()  # `legacy`: as with a file
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(Struct, frozen=True):
     """One key of KubeletConfiguration. A default of None = not set; durations and quantities are texts as Go prints
     them (`1m0s`); `legacy` is the default where neither --config nor --config-dir is given."""
 
@@ -67,7 +68,7 @@ class Field:
 
     def __post_init__(self) -> None:
         if self.flag and self.flag_kind is None:
-            object.__setattr__(self, "flag_kind", _flag_kind(self.schema))
+            force_setattr(self, "flag_kind", _flag_kind(self.schema))
 
     @property
     def flags_only_default(self) -> Any:

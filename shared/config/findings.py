@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 _MAX_FINDINGS = 100  # findings that are kept; the operator corrects those first
 _MAX_PART_CHARACTERS = 500  # of one part of a line
 
@@ -13,8 +15,7 @@ WARNING = "warning"
 NOTE = "note"
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One problem. `place` is `file:line:column`, `file`, or a flag; `key` is dotted, "" = the document or flag."""
 
     severity: str

@@ -4,15 +4,15 @@ Data only: what each flag is called, takes, defaults to and is for, and what bec
 text, FLAG lines, the page in docs/ and the tests read it. Knows nothing of how a text becomes a value.
 """
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from shared.config.field_table import FIELDS
 from shared.config.fields import Field, FlagKind
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(Struct, frozen=True):
     """One flag. `default` is a value as the parser gives it; `deprecated` the reason, "" = it is not."""
 
     name: str  # without dashes
@@ -27,8 +27,7 @@ class Flag:
     secret: bool = False  # its value is never shown
 
 
-@dataclass(frozen=True)
-class RemovedFlag:
+class RemovedFlag(Struct, frozen=True):
     """A flag of earlier releases that is refused: since when, and what to do."""
 
     name: str

@@ -3,8 +3,9 @@ declares the feature in its status (node.md 1.6). Data only.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Stage(StrEnum):
@@ -25,8 +26,7 @@ class Declared(StrEnum):
     BUILT = "built"
 
 
-@dataclass(frozen=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """One gate. A locked one cannot be set to anything but its default."""
 
     stage: Stage

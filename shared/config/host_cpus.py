@@ -5,9 +5,10 @@ it is five files of each CPU.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from shared.config.findings import WARNING, Findings
 from shared.config.rules_data import note, pairs, truth
@@ -18,8 +19,7 @@ _OPTIONS = "cpuManagerPolicyOptions"
 _MAX_CPUS = 8192  # of which the layout is read
 
 
-@dataclass(frozen=True)
-class CpuLayout:
+class CpuLayout(Struct, frozen=True):
     """Has what was read of the online CPUs; empty, 0 or None = could not be read, and is not checked."""
 
     cores: frozenset[frozenset[int]] = frozenset()  # the CPUs of each core

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
 from shared.config.decoding import Decoded, decode
 from shared.config.document import Document
 from shared.config.durations import format_duration, parse_nanoseconds
@@ -40,8 +42,7 @@ class Layer(StrEnum):
     FLAG = "flag"
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """Where a value came from: `place` is `file:line:column` or the flag; `reason`: why it is not the plain one."""
 
     layer: Layer
@@ -52,8 +53,7 @@ class Origin:
         return ", ".join(part for part in (self.place or self.layer.value, self.reason) if part)
 
 
-@dataclass(frozen=True)
-class DefaultInputs:
+class DefaultInputs(msgspec.Struct, frozen=True):
     """What defaults depend on beside the table.
 
     `defaults` replaces defaults of the table, with the reason. `gates_of` gives the value of every feature gate when
@@ -61,9 +61,9 @@ class DefaultInputs:
     """
 
     cgroup_v1: bool = False
-    defaults: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    defaults: Mapping[str, tuple[Any, str]] = msgspec.field(default_factory=dict)
     gates_of: Callable[[Mapping[str, bool]], Mapping[str, bool]] = dict
-    flag_gates: Mapping[str, bool] = field(default_factory=dict)
+    flag_gates: Mapping[str, bool] = msgspec.field(default_factory=dict)
 
 
 @dataclass

@@ -4,11 +4,11 @@ Decides nothing about values; how they come about is `evaluation`'s.
 """
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import to_builtins
 
 from shared.config.effective import EffectiveConfig
 from shared.config.excerpt import CONFIG_NAME, VERSION, checked_envelope, unusable
@@ -16,7 +16,7 @@ from shared.config.excerpt import CONFIG_NAME, VERSION, checked_envelope, unusab
 
 def encode_effective(config: EffectiveConfig, generation: str) -> bytes:
     """Return the content of config.json. `generation` names the supervisord under which it is in force ("" = none)."""
-    return json.dumps({"version": VERSION, "generation": generation, "config": asdict(config)}, indent=1).encode()
+    return json.dumps({"version": VERSION, "generation": generation, "config": to_builtins(config)}, indent=1).encode()
 
 
 def load_effective(run_dir: str) -> EffectiveConfig:

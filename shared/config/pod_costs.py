@@ -6,8 +6,9 @@ is read from the document, or a gate.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from shared.config.rules_data import truth
 
@@ -23,8 +24,7 @@ class PodEffect(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True)
-class PodCost:
+class PodCost(Struct, frozen=True):
     """The cost of a change for running pods. `phrase`: what happens, "" = nothing."""
 
     effect: PodEffect = PodEffect.NONE

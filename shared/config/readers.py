@@ -4,7 +4,9 @@ A test compares the tables with the code of the services. What only bootstrap's 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
+
+from msgspec import Struct
 
 from shared.config.effective import KEY, EffectiveConfig
 from shared.config.gate_table import GATES
@@ -122,8 +124,7 @@ _FLAGS = {
 _NAMES = {field.name: field.metadata.get(KEY, "") for field in fields(EffectiveConfig)} | {"joins_cluster": ""}
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """A setting that differs: as the operator knows it, the services that restart for it, what it costs the pods."""
 
     name: str  # a key of KubeletConfiguration, or a flag

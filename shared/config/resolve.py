@@ -7,8 +7,9 @@ decides which origin overrides which, the rules decide which values are wrong.
 import itertools
 import posixpath
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from shared.agent.places import AgentPaths
 from shared.config.decoding import decode
@@ -36,8 +37,7 @@ _BAD_GATES_IN_FILE = 2  # exit code (config.md 3.9)
 _ACTS = {one.key: one.acts for one in FIELDS}
 
 
-@dataclass(frozen=True)
-class Sources:
+class Sources(Struct, frozen=True):
     """What was read: all documents of `--config`, and the first document of each drop-in.
 
     With `replaced`, the first of the documents is that of a ConfigMap, which was found at `file` and takes the place of
@@ -51,8 +51,7 @@ class Sources:
     replaced: bool = False
 
 
-@dataclass(frozen=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """The outcome: the configuration, the keys given that nothing acts on yet, and what was found and is no error.
 
     `layers` has the origin of every value, `ignored_drop_ins` the files of the drop-in

@@ -6,9 +6,9 @@ are the caller's.
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import asdict
 
 from cri_api.v1 import api_pb2
+from msgspec import to_builtins
 
 from shared.cri.channel import CriChannel
 from shared.cri.content_store import ContainerdContent
@@ -209,12 +209,12 @@ class CriRuntime:
 
     async def exec_url(self, container_id: str, command: Sequence[str], streams: StreamOptions) -> str:
         """Exec: the URL to stream the command at."""
-        request = api_pb2.ExecRequest(container_id=container_id, cmd=list(command), **asdict(streams))
+        request = api_pb2.ExecRequest(container_id=container_id, cmd=list(command), **to_builtins(streams))
         return str((await self._channel.call(self._channel.runtime, "Exec", request, self._timeout)).url)
 
     async def attach_url(self, container_id: str, streams: StreamOptions) -> str:
         """Attach: the URL to stream the container's own process at."""
-        request = api_pb2.AttachRequest(container_id=container_id, **asdict(streams))
+        request = api_pb2.AttachRequest(container_id=container_id, **to_builtins(streams))
         return str((await self._channel.call(self._channel.runtime, "Attach", request, self._timeout)).url)
 
     async def port_forward_url(self, sandbox_id: str, ports: Sequence[int]) -> str:

@@ -6,8 +6,9 @@ protobuf. Implemented by `shared.cri.client` and, under the same contract tests,
 """
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from shared.model.runtime import Container, RuntimePod, Sandbox
 
@@ -36,8 +37,7 @@ class PartialObservationError(RuntimeCallError):
         self.pods, self.unseen = pods, unseen
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuntimeVersion:
+class RuntimeVersion(Struct, frozen=True, kw_only=True):
     """CRI Version: name as used in container ids of the API (`containerd`), versions as the runtime reports them."""
 
     name: str
@@ -45,8 +45,7 @@ class RuntimeVersion:
     api_version: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuntimeCondition:
+class RuntimeCondition(Struct, frozen=True, kw_only=True):
     """One condition of CRI Status (RuntimeReady, NetworkReady)."""
 
     type: str
@@ -55,8 +54,7 @@ class RuntimeCondition:
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageStatus:
+class ImageStatus(Struct, frozen=True, kw_only=True):
     """CRI ImageStatus of an image that is present."""
 
     id: str
@@ -68,8 +66,7 @@ class ImageStatus:
     pinned: bool = False  # the runtime asks that it is never removed
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExecResult:
+class ExecResult(Struct, frozen=True, kw_only=True):
     """CRI ExecSync that ran: what the command wrote, as far as the runtime kept it, and how it ended."""
 
     exit_code: int
@@ -77,8 +74,7 @@ class ExecResult:
     stderr: bytes = b""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StreamOptions:
+class StreamOptions(Struct, frozen=True, kw_only=True):
     """Which streams Exec and Attach connect. With a tty stderr is part of stdout: runtimes refuse both."""
 
     stdin: bool = False
@@ -87,8 +83,7 @@ class StreamOptions:
     tty: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class HandlerFeatures:
+class HandlerFeatures(Struct, frozen=True, kw_only=True):
     """One runtime handler of CRI Status; name "" = the default handler."""
 
     name: str
@@ -96,16 +91,14 @@ class HandlerFeatures:
     user_namespaces: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuntimeFeatures:
+class RuntimeFeatures(Struct, frozen=True, kw_only=True):
     """What the runtime can do by CRI Status; None = it does not report it (runtimes older than the fields)."""
 
     handlers: tuple[HandlerFeatures, ...] | None = None  # sorted by name
     supplemental_groups_policy: bool | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class FilesystemFiles:
+class FilesystemFiles(Struct, frozen=True, kw_only=True):
     """CRI FilesystemUsage: what files of the runtime use on the filesystem at `mountpoint`; None = not reported."""
 
     mountpoint: str
@@ -113,16 +106,14 @@ class FilesystemFiles:
     inodes_used: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuntimeFilesystems:
+class RuntimeFilesystems(Struct, frozen=True, kw_only=True):
     """CRI ImageFsInfo. A runtime before CRI of Kubernetes 1.29 reports no filesystems of writable layers."""
 
     images: tuple[FilesystemFiles, ...] = ()
     containers: tuple[FilesystemFiles, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuntimeEvent:
+class RuntimeEvent(Struct, frozen=True, kw_only=True):
     """One GetContainerEvents message: a hint that something happened to this pod, nothing more."""
 
     pod_uid: str
@@ -130,16 +121,14 @@ class RuntimeEvent:
     type: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ingest:
+class Ingest(Struct, frozen=True, kw_only=True):
     """A blob that is being fetched; `offset`: the bytes that are there."""
 
     digest: str
     offset: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Blob:
+class Blob(Struct, frozen=True, kw_only=True):
     """A complete blob of the content store. `created_at`: seconds since the epoch."""
 
     digest: str

@@ -6,10 +6,11 @@ as long as its state in the list shows that nothing in it can have changed. Deci
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from cri_api.v1 import api_pb2
+from msgspec import Struct
 
 from shared.cri.channel import CriChannel
 from shared.cri.decode import (
@@ -23,6 +24,7 @@ from shared.cri.decode import (
 )
 from shared.cri.interface import PartialObservationError, RuntimeCallError
 from shared.cri.termination import read_termination_message
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 
 EXIT_SETTLING_SECONDS = 2.0  # the runtime learns of an OOM kill apart from the exit and may add it afterwards
@@ -32,8 +34,7 @@ _MAX_INSPECTIONS = 8  # at the same time
 _NO_ANSWER = ("Unavailable", "Canceled")  # errors that are not about the one pod
 
 
-@dataclass(frozen=True)
-class _Inspected:
+class _Inspected(Struct, frozen=True):
     """An answer that is kept, of which pod, and when it was first seen in this state."""
 
     value: Sandbox | Container

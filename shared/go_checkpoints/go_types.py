@@ -9,8 +9,9 @@ types nor nil, which the dump writes.
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from shared.podspec.go_json import go_json
 
@@ -22,8 +23,7 @@ class GoValueError(ValueError):
     """Says that a JSON value has not the shape of the type. The message names the place and the shape."""
 
 
-@dataclass(frozen=True)
-class GoType:
+class GoType(Struct, frozen=True):
     """Has the name that the dump writes in parentheses, such as map[string][]string."""
 
     name: str
@@ -49,8 +49,7 @@ class GoType:
         return go_json(self.to_json(value))
 
 
-@dataclass(frozen=True)
-class GoText(GoType):
+class GoText(GoType, frozen=True):
     """Describes a string."""
 
     name: str = "string"
@@ -67,8 +66,7 @@ class GoText(GoType):
         return str(value)
 
 
-@dataclass(frozen=True)
-class GoNumber(GoType):
+class GoNumber(GoType, frozen=True):
     """Describes a whole number; `size` is the Go type that limits it."""
 
     size: str = "uint64"
@@ -86,8 +84,7 @@ class GoNumber(GoType):
         return str(value)
 
 
-@dataclass(frozen=True)
-class GoBytes(GoType):
+class GoBytes(GoType, frozen=True):
     """Describes bytes, which are base64 in JSON; None = nil."""
 
     name: str = "[]uint8"
@@ -107,8 +104,7 @@ class GoBytes(GoType):
         return _NIL if value is None else f"[{' '.join(map(str, value))}]"
 
 
-@dataclass(frozen=True)
-class GoMap(GoType):
+class GoMap(GoType, frozen=True):
     """Describes a map, whose keys are strings, or numbers where `numbered`; None = nil."""
 
     value: GoType
@@ -140,8 +136,7 @@ class GoMap(GoType):
         return f"map[{' '.join(f'{key}:{self.value.bare_dump(value[key])}' for key in sorted(value))}]"
 
 
-@dataclass(frozen=True)
-class GoSlice(GoType):
+class GoSlice(GoType, frozen=True):
     """Describes a slice; None = nil."""
 
     element: GoType
@@ -160,8 +155,7 @@ class GoSlice(GoType):
         return _NIL if value is None else f"[{' '.join(self.element.bare_dump(one) for one in value)}]"
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(Struct, frozen=True):
     """Describes a field of a struct. `empty_map`: the decoder begins with an empty map instead of nil."""
 
     name: str
@@ -171,8 +165,7 @@ class Field:
     empty_map: bool = False
 
 
-@dataclass(frozen=True)
-class GoStruct(GoType):
+class GoStruct(GoType, frozen=True):
     """Describes a struct. `pointer`: "*" where the outermost value is a pointer to it, "<*>" where an element is one,
     of which None = nil; "" = no pointer."""
 

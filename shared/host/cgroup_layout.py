@@ -5,8 +5,9 @@ node.md 4.1. Reads only. Everything here blocks for microseconds to milliseconds
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from shared.host.mountinfo import parse
 
@@ -15,8 +16,7 @@ _MUST_EXIST = ("cpu", "cpuacct", "cpuset", "memory", "systemd", "pids", "hugetlb
 _MUST_CONTROL = frozenset({"cpu", "cpuset", "memory", "hugetlb", "pids"})
 
 
-@dataclass(frozen=True)
-class Hierarchies:
+class Hierarchies(Struct, frozen=True):
     """Where cgroups are mounted: one root per v1 controller, or the one v2 root.
 
     `beside`: on a hybrid host the v2 hierarchy, where the runtime makes a cgroup of its own accord.

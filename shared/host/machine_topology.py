@@ -7,8 +7,9 @@ content is an OperatorError.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from shared.errors import OperatorError
 from shared.host.machine import meminfo
@@ -29,8 +30,7 @@ _REMEDY = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _CpuFiles:
+class _CpuFiles(Struct, frozen=True, kw_only=True):
     """Has what the directory of one CPU says. `core` None: the kernel does not name one."""
 
     id: int

@@ -6,13 +6,13 @@ The kernel escapes spaces, tabs, newlines and backslashes only. Every other byte
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True)
-class MountPoint:
+class MountPoint(Struct, frozen=True):
     """One mount. `shared`: events of mounts propagate to and from its peers; `device`: `<major>:<minor>`; `root`: the
     path inside the file system that is mounted; `options`: of this mount, such as `ro`; `source`: of its file
     system; `super_options`: of its file system."""

@@ -4,10 +4,9 @@ h2 checks the length of a frame only when it has all of it, does not require SET
 a GOAWAY, although the streams below its last id continue. Here a frame is refused by its head, and GOAWAY is parsed.
 """
 
-from dataclasses import dataclass
-
 from h2.errors import ErrorCodes
 from hyperframe.frame import Frame, GoAwayFrame, SettingsFrame
+from msgspec import Struct
 
 MAX_FRAME_BYTES = 16384  # the least that every endpoint must accept, and what servers send
 FRAME_TYPE_INDEX = 3  # of the byte with a frame's type
@@ -18,8 +17,7 @@ class FrameError(ValueError):
     """The bytes are not HTTP/2, or a frame is larger than MAX_FRAME_BYTES."""
 
 
-@dataclass(frozen=True)
-class GoAway:
+class GoAway(Struct, frozen=True):
     """The server accepts no new streams; those above `last_stream` were not processed. `code`: the HTTP/2 error."""
 
     last_stream: int

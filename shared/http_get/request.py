@@ -1,8 +1,11 @@
 """The GET of an httpGet probe or hook: URL, headers, targets of redirects. Pure text (pods.md 8.4, 10.3)."""
 
 import re
-from dataclasses import dataclass, replace
 from urllib.parse import quote, urljoin, urlsplit
+
+from msgspec import Struct
+
+from shared.model.frozen_copy import replace
 
 MAX_REDIRECTS = 10  # requests in all, as Go counts
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -16,8 +19,7 @@ class BadRequestError(ValueError):
     """The spec requests something that cannot be sent; the text names it."""
 
 
-@dataclass(frozen=True)
-class HttpTarget:
+class HttpTarget(Struct, frozen=True):
     """One GET request; `host` without brackets, `path` with its query."""
 
     scheme: str

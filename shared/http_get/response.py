@@ -1,7 +1,8 @@
 """Parses the head of an HTTP/1 answer: status, headers, and the framing of its body. Pure text."""
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _STATUS = re.compile(r"HTTP/1\.\d ([0-9]{3})(?: .*)?")
 
@@ -10,8 +11,7 @@ class MalformedAnswerError(ValueError):
     """The received bytes are not an HTTP/1 answer; the text is Go's."""
 
 
-@dataclass(frozen=True)
-class ResponseHead:
+class ResponseHead(Struct, frozen=True):
     """Status and headers; names in lower case, of a repeated header the first counts."""
 
     status: int

@@ -7,13 +7,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import orjson
+from msgspec import Struct
 
 from shared.host.machine import architecture
 from shared.kube.answers import Answer, MalformedAnswerError, decode_object, retry_after_seconds, status_error
@@ -77,8 +77,7 @@ def user_agent() -> str:
     return f"kubelet/{KUBERNETES_RELEASE} (linux/{architecture()}) bulkhead/{version_of('bulkhead-kubelet')}"
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct, frozen=True):
     """One request. `path` and the values of `query` are not escaped; `data`: JSON, None = no body."""
 
     method: str

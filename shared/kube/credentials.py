@@ -7,21 +7,21 @@ Nothing in a Credentials but the proxy's URL may be secret; the secrets are in t
 """
 
 import json
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct, to_builtins
 
 from shared.errors import OperatorError
+from shared.model.frozen_copy import replace
 
 DIRECTORY = "credentials"
 FILE_NAME = "credentials.json"
 _FORMAT = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Credentials:
+class Credentials(Struct, frozen=True, kw_only=True):
     """One set of credentials. Paths are absolute, "" = there is none. `version` grows with every change."""
 
     version: int
@@ -71,7 +71,7 @@ def load_credentials(run_dir: str | Path) -> Credentials:
 
 def encode_credentials(credentials: Credentials) -> bytes:
     """Return the content of credentials.json; file names are relative to its directory."""
-    fields = asdict(credentials)
+    fields = to_builtins(credentials)
     for name in _FILES:
         fields[name] = Path(fields[name]).name
     return json.dumps({"format": _FORMAT, "credentials": fields}, indent=1, sort_keys=True).encode()

@@ -5,7 +5,6 @@ may be sent again on another connection.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -14,6 +13,7 @@ from h2.events import DataReceived, Event, ResponseReceived, StreamEnded, Stream
 from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
 from hyperframe.exceptions import HyperframeError
+from msgspec import Struct
 
 from shared.http_get.http2_frames import MAX_FRAME_BYTES, FrameError, FrameSplitter, GoAway, error_name
 
@@ -37,8 +37,7 @@ class Http2Error(Exception):
     """The server violated HTTP/2 or a limit: the connection cannot be used any longer."""
 
 
-@dataclass(frozen=True)
-class AnswerHead:
+class AnswerHead(Struct, frozen=True):
     """The head of an answer came. `retry_after`: that header as it is."""
 
     stream: int
@@ -46,8 +45,7 @@ class AnswerHead:
     retry_after: str | None
 
 
-@dataclass(frozen=True)
-class AnswerData:
+class AnswerData(Struct, frozen=True):
     """A piece of an answer's body. `size`: the bytes to hand to `release` once the reader has taken it."""
 
     stream: int
@@ -55,15 +53,13 @@ class AnswerData:
     size: int
 
 
-@dataclass(frozen=True)
-class StreamEnd:
+class StreamEnd(Struct, frozen=True):
     """The answer is complete."""
 
     stream: int
 
 
-@dataclass(frozen=True)
-class StreamBroken:
+class StreamBroken(Struct, frozen=True):
     """The stream ended early. `again`: the server did not process the request, it may be sent again elsewhere.
     `refused`: the server has too much to do."""
 

@@ -5,9 +5,10 @@ Objects are raw Kubernetes JSON. `tests.fakes.api_server` passes the same contra
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from shared.model.objects import Object
 
@@ -106,8 +107,7 @@ class ApiStatusError(ApiError):
         return self.forbidden and _UNRELATED in self.message
 
 
-@dataclass(frozen=True)
-class WatchEvent:
+class WatchEvent(Struct, frozen=True):
     """One line of a watch. `type`: ADDED, MODIFIED, DELETED or BOOKMARK; an ERROR line is raised as ApiStatusError."""
 
     type: str

@@ -1,7 +1,8 @@
 """The declaration of a metric family: name, kind, labels and buckets, as node.md 9 lists them; pure."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Kind(StrEnum):
@@ -18,8 +19,7 @@ METRICS, PROBES, SLIS = "/metrics", "/metrics/probes", "/metrics/slis"
 DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(Struct, frozen=True):
     """One metric family. `path` is where it is served; `limit` is the largest number of series of one process: what is
     beyond is counted in bulkhead_metric_observations_dropped_total."""
 

@@ -1,11 +1,11 @@
 """The ConfigMap that a Node names as its configuration, at one version (config.md 4.2). Pure."""
 
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 
-@dataclass(frozen=True, kw_only=True)
-class ConfigSource:
+
+class ConfigSource(Struct, frozen=True, kw_only=True):
     """One version of a ConfigMap, and the key of its data that has the KubeletConfiguration."""
 
     namespace: str

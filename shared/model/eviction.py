@@ -3,8 +3,9 @@ stands for (node.md 5.1, 5.2). The default thresholds are those of evictionHard 
 """
 
 import struct
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from shared.model.quantity import parse_quantity
 
@@ -18,8 +19,7 @@ class Resource(StrEnum):
     PIDS = "pids"
 
 
-@dataclass(frozen=True)
-class SignalMeaning:
+class SignalMeaning(Struct, frozen=True):
     """The condition that a signal sets, and the resource that is short."""
 
     condition: str

@@ -1,14 +1,14 @@
 """Has the CPUs, NUMA nodes and caches of a machine, as the kernel shows them in /sys (node.md 4.20)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from msgspec import Struct, field
 
 CpuSet = frozenset[int]  # ids of logical CPUs
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cpu:
+class Cpu(Struct, frozen=True, kw_only=True):
     """Has the place of one online logical CPU. `core`: the lowest id of the CPUs of its core."""
 
     id: int
@@ -18,8 +18,7 @@ class Cpu:
     uncore_cache: int  # id of its L3 cache
 
 
-@dataclass(frozen=True, kw_only=True)
-class NumaNode:
+class NumaNode(Struct, frozen=True, kw_only=True):
     """Has the memory of one NUMA node in bytes. A node may have no CPUs. `distances`: to each node, by its id."""
 
     id: int
@@ -28,8 +27,7 @@ class NumaNode:
     distances: Mapping[int, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MachineTopology:
+class MachineTopology(Struct, frozen=True, kw_only=True, dict=True):
     """Has all online CPUs, by id in ascending order, and all NUMA nodes, by id in ascending order."""
 
     cpus: Mapping[int, Cpu] = field(default_factory=dict)

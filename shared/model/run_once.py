@@ -1,7 +1,8 @@
 """Describes what became of the pods of a run once: the content of its record."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Outcome(StrEnum):
@@ -17,8 +18,7 @@ class Outcome(StrEnum):
 FINAL = frozenset((Outcome.READY, Outcome.SUCCEEDED, Outcome.FAILED))
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodResult:
+class PodResult(Struct, frozen=True, kw_only=True):
     """One pod; `message` is the reason of a failure, or what the pod waits for."""
 
     namespace: str
@@ -28,8 +28,7 @@ class PodResult:
     message: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunOnceRecord:
+class RunOnceRecord(Struct, frozen=True, kw_only=True):
     """A run. `began` is CLOCK_MONOTONIC seconds, `problems` are manifests from which no pod could be made."""
 
     generation: str  # of the supervisord

@@ -6,8 +6,9 @@ Times inside are the runtime's own wall clock in nanoseconds since the epoch, 0 
 older than one's own last call shows nothing of that call (design: fast by events, correct by relist).
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class SandboxState(StrEnum):
@@ -26,8 +27,7 @@ class ContainerState(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sandbox:
+class Sandbox(Struct, frozen=True, kw_only=True):
     """One pod sandbox of a pod, from CRI PodSandboxStatus."""
 
     id: str  # CRI id
@@ -42,8 +42,7 @@ class Sandbox:
     static_source: str = ""  # `file` or `http`, by the annotation `kubernetes.io/config.source`; "" = no static pod
 
 
-@dataclass(frozen=True, kw_only=True)
-class Container:
+class Container(Struct, frozen=True, kw_only=True):
     """One container of a pod, from CRI ContainerStatus and its annotations (pods.md 6.2)."""
 
     id: str  # CRI id
@@ -68,8 +67,7 @@ class Container:
     pid: int = 0  # of its first process while it runs, from the verbose status; 0 = not known
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuntimePod:
+class RuntimePod(Struct, frozen=True, kw_only=True):
     """All sandboxes (newest first) and containers (newest first) the runtime has under one pod UID."""
 
     uid: str  # pod UID

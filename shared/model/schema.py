@@ -1,8 +1,9 @@
 """The one language in which the shape of JSON data is described: pod specs, configuration and its other files. Pure."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 
 class Scalar(StrEnum):
@@ -27,15 +28,13 @@ INTEGER_LIMITS = {
 }
 
 
-@dataclass(frozen=True)
-class ListOf:
+class ListOf(msgspec.Struct, frozen=True):
     """A list, each item of one schema."""
 
     item: "Schema"
 
 
-@dataclass(frozen=True)
-class MapOf:
+class MapOf(msgspec.Struct, frozen=True):
     """An object with keys of the user's choosing, each value of one schema."""
 
     value: "Schema"

@@ -2,15 +2,15 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 # For which a shutdown waits after the pods, until the API server has their statuses.
 MAX_STATUS_SECONDS = 5.0
 CRITICAL_PRIORITY = 2_000_000_000  # the lowest priority of critical pods
 
 
-@dataclass(frozen=True, kw_only=True)
-class Group:
+class Group(Struct, frozen=True, kw_only=True):
     """Has the pods from this priority up to that of the next group."""
 
     priority: int

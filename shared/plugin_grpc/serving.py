@@ -10,12 +10,12 @@ import errno
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError, Message
+from msgspec import Struct
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +45,7 @@ class CallRefusedError(Exception):
         self.code = code
 
 
-@dataclass(frozen=True)
-class Method:
+class Method(Struct, frozen=True):
     """One unary method: the type of its request, and what answers it. The handler raises CallRefusedError."""
 
     request: type[Message]

@@ -2,8 +2,9 @@
 that was applied to a node without a cluster may name ConfigMaps and Secrets, which were applied too."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from shared.model.objects import Object
 from shared.podspec.resources import main_containers
@@ -30,8 +31,7 @@ _OBJECTS = {
 }
 
 
-@dataclass(frozen=True, order=True)
-class Reference:
+class Reference(Struct, frozen=True, order=True):
     """A Secret or ConfigMap that a pod names; both are of the pod's own namespace."""
 
     kind: str  # Secret | ConfigMap

@@ -5,8 +5,9 @@ Knows the pod and what is passed about the node; not whether there is room on it
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from shared.model.objects import Object
 from shared.podspec.containers import used_volumes
@@ -28,8 +29,7 @@ class Effect(StrEnum):
     WAITS = "waits"  # it stays Pending and is tried again
 
 
-@dataclass(frozen=True)
-class Unsupported:
+class Unsupported(Struct, frozen=True):
     """One field of one pod. `field`: its path, such as `spec.volumes[0].iscsi`; `consequence`: in one phrase."""
 
     field: str
@@ -37,8 +37,7 @@ class Unsupported:
     consequence: str
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """One kind of field. `field`: its path without indices; `effect` and `consequence` as in `Unsupported`."""
 
     field: str

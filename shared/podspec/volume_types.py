@@ -3,7 +3,7 @@
 A new type that the agent mounts is one row here, and its plugin in services/volume/plugins with a row in registry.py.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from shared.model.schema import ListOf, MapOf, Scalar, Struct
 
@@ -24,8 +24,7 @@ PROJECTIONS: Struct = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class VolumeType:
+class VolumeType(msgspec.Struct, frozen=True, kw_only=True):
     """One type. A type with the field `defaultMode` gets its default."""
 
     fields: Struct  # those that this agent reads; others are carried along

@@ -1,8 +1,9 @@
 """Says what a line of a story can be."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 Line = dict[str, Any]
 _NO_CLOCK = 1e18
@@ -33,8 +34,7 @@ def is_moment(value: Any) -> bool:
     return isinstance(value, int | float) and abs(value) < _NO_CLOCK
 
 
-@dataclass(frozen=True, kw_only=True)
-class Story:
+class Story(Struct, frozen=True, kw_only=True):
     """All lines there are of one pod, oldest first. `cut`: earlier ones had to make room."""
 
     uid: str

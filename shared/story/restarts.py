@@ -3,14 +3,14 @@
 Pure: lines in, answers out. The chain is: what ended the attempt before, what was waited for, when the next began.
 """
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from shared.story.lines import Kind, Line, is_moment
 
 
-@dataclass(frozen=True, kw_only=True)
-class Restart:
+class Restart(Struct, frozen=True, kw_only=True):
     """`at`: wall-clock seconds at which the attempt was started; `because`: one sentence without its full stop."""
 
     container: str

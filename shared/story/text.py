@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec.structs import asdict
+
 from shared.story.lines import Line, Story
 from shared.story.restarts import Restart, restarts
 from shared.story.sentences import sentence
@@ -47,7 +49,7 @@ def story_data(story: Story, since: float = 0.0) -> dict[str, Any]:
         "source": story.source,
         "complete": not story.cut,
         "story": [line | {"says": text} for line in _newer(story, since) if (text := sentence(line))],
-        "restarts": [vars(answer) for answer in restarts(story.lines) if answer.at >= since],
+        "restarts": [asdict(answer) for answer in restarts(story.lines) if answer.at >= since],
     }
 
 

@@ -1,4 +1,4 @@
-"""JSON bytes of plain values, dataclasses and enums, whatever text is in them: no string makes a value unencodable.
+"""JSON bytes of plain values, structs, dataclasses and enums: no string makes a value unencodable, whatever is in it.
 
 Names from a file system may hold bytes that are not UTF-8; Python keeps them as lone surrogates, which JSON cannot
 hold. Pure.
@@ -9,6 +9,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import asdict
 
 _MAX_DEPTH = 254  # levels, as orjson has it
 
@@ -19,10 +21,18 @@ def json_bytes(value: Any, *, default: Callable[[Any], Any] | None = None, optio
     Raises TypeError (orjson.JSONEncodeError) for what is no JSON for another reason: a set, a key that is no string,
     more than 254 levels.
     """
+
+    def plain(part: Any) -> Any:
+        if isinstance(part, Struct):
+            return asdict(part)
+        if default is None:
+            raise TypeError(f"type {type(part).__name__} is no JSON")
+        return default(part)
+
     try:
-        return orjson.dumps(value, default=default, option=option)
+        return orjson.dumps(value, default=plain, option=option)
     except TypeError:
-        return orjson.dumps(_valid(value, 0), default=default, option=option)
+        return orjson.dumps(_valid(value, 0), default=plain, option=option)
 
 
 def valid_text(text: str) -> str:
@@ -45,6 +55,8 @@ def _valid(value: Any, level: int) -> Any:
         return {_valid(key, level + 1): _valid(item, level + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_valid(item, level + 1) for item in value]
+    if isinstance(value, Struct):
+        return _valid(asdict(value), level)
     if is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: _valid(getattr(value, field.name), level + 1) for field in fields(value) if field.name[0] != "_"

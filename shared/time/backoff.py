@@ -3,14 +3,14 @@
 Each user owns its count of failures (or its last delay), its clock and its randomness; the numbers are one `Backoff`.
 """
 
-from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct
 
 _MAX_EXPONENT = 64  # of the factor: keeps the power finite after any number of failures
 
 
-@dataclass(frozen=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """`initial` seconds after the first failure, times `factor` after each further one in a row, at most `cap` seconds.
 
     After more than `reset_after` seconds without a failure, the next one is a first one again.

@@ -1,7 +1,8 @@
 """PURE. The identity of a span as it travels between processes: W3C trace context, version 00 (server.md 18)."""
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
 _SAMPLED = 0x01
@@ -9,8 +10,7 @@ _MILLION = 1_000_000
 MAX_HEADER_CHARACTERS = 200  # of a header that are read
 
 
-@dataclass(frozen=True, slots=True)
-class SpanContext:
+class SpanContext(Struct, frozen=True):
     """`trace_id`: 32 hexadecimal digits, `span_id`: 16; neither is all zeros. A span that is not sampled is not
     exported, and neither are its children."""
 

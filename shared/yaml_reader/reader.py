@@ -12,6 +12,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 import yaml
+from msgspec import Struct
 
 from shared.yaml_reader.scalars import key_text, plain_value, tagged_value
 
@@ -26,8 +27,7 @@ class UnreadableError(Exception):
         super().__init__(why if position is None else f"line {position[0]}: {why}")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What one document may hold, what its aliases expand to included."""
 
     depth: int  # collections inside one another

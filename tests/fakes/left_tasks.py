@@ -1,8 +1,7 @@
 """What containerd answers where a container has a task that CRI does not know of."""
 
-from dataclasses import replace
-
 from shared.cri.interface import RuntimeCallError
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState
 
 

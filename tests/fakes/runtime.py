@@ -6,10 +6,11 @@ a real containerd does. Nothing happens by itself: processes exit when a test ca
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TypeVar
 
 from cri_api.v1 import api_pb2
+from msgspec.structs import asdict
 
 from shared.cri.decode import fill
 from shared.cri.interface import (

@@ -6,12 +6,13 @@ Synchronous and without faults; `tests.fakes.runtime` makes calls of it.
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from shared.cri.decode import ANNOTATION_HASH, LABEL_CONTAINER_NAME, restart_count
 from shared.cri.interface import ImageStatus, Message, RuntimeCallError, RuntimeEvent
 from shared.cri.termination import read_termination_message
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from shared.podspec.pod_source import SOURCE, STATIC_SOURCES
 from shared.time.clock import Clock

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -49,8 +48,7 @@ def test_the_queue_shows_a_machine_that_hangs_and_a_killed_run_and_nothing_of_th
         assert left_of(machine, devices)
         began = time.monotonic()
         for process in processes_of(machine):
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGSTOP)
+            os.kill(process, signal.SIGSTOP)
         output = ""
         while "no sign of progress for 30 s; the console's end:" not in output:
             line = queue.stdout.readline()

@@ -6,7 +6,6 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from services.bootstrap.adapters.containerd_host import look
 from services.bootstrap.adapters.containerd_process import find_containerd
 from services.bootstrap.core.containerd_config import render_config
 from shared.config.effective import EmbeddedContainerd
+from shared.model.frozen_copy import replace
 from tests.process.supervised import Agent, alive, eventually
 from tests.support.installed.debian_containerd import INSTALLED, NEWEST, SUITES, fetch_programs
 from tests.support.installed.lacking import lack

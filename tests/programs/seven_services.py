@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,7 @@ from bus.messages.streams import (
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from bus.process_bus import ProcessBus
 from services.frame.generation import generation_of
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod
 from shared.time.timestamps import rfc3339_micro
 

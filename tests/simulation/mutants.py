@@ -4,11 +4,11 @@ A mutant changes one service object right after it was made, as a bug in it woul
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from bus.messages.snapshot import Snapshot
 from services.podsync.core.admission.placed import NONE_PLACED
+from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState
 
 Mutant = Callable[[str, Any], None]

@@ -5,7 +5,6 @@ import contextlib
 import contextvars
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -18,6 +17,7 @@ from services.volume.controllers.device_plugins import DevicePlugins
 from services.volume.controllers.plugin_registration import PluginRegistration
 from shared.config.effective import EffectiveConfig
 from shared.host import cgroup_layout
+from shared.model.frozen_copy import replace
 from tests.simulation.claim_driver import SimulatedDriver
 from tests.simulation.device_plugin import SimulatedPlugin
 from tests.simulation.placement import AMOUNTS, MACHINE

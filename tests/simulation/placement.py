@@ -5,10 +5,10 @@ There are more devices and CPUs than all pods of a run request together, so that
 pods.
 """
 
-from dataclasses import replace
 from random import Random
 from typing import Any
 
+from shared.model.frozen_copy import replace
 from tests.simulation.faults import BusFault, Fault, Kill, PluginFault
 from tests.simulation.workload import PluginPlan, PodPlan, Workload
 from tests.unit.podsync.placement.machines import a_machine

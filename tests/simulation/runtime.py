@@ -6,11 +6,12 @@ Reports every effect to the oracle. Decides nothing about the agent.
 import asyncio
 import contextvars
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared.cri.interface import ExecResult, Message, RuntimeCallError
+from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState, SandboxState
 from shared.time.clock import Clock
 from tests.fakes.runtime import FakeRuntime

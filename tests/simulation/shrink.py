@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
+from shared.model.frozen_copy import replace
 from tests.simulation.faults import BusFault, Fault, Kill, RuntimeFault
 from tests.simulation.run import Case, Verdict
 from tests.simulation.workload import PodPlan, Workload

@@ -3,13 +3,13 @@ dies in the call: containers run with their claims, and in the end what pods nee
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from shared.model.frozen_copy import replace
 from tests.simulation.faults import Fault, Kill, MachineBoots, PluginFault
 from tests.simulation.node import Node
 from tests.simulation.run import Case, check_case, clear_memory, draw, in_memory, run

@@ -3,12 +3,12 @@ or dies in the call: each container has its own devices and CPUs in the end, and
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shared.model.frozen_copy import replace
 from tests.fakes.api_store import Change
 from tests.simulation.faults import ClockStep, Fault, Kill, PluginFault
 from tests.simulation.node import Node

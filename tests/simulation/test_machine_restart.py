@@ -3,12 +3,12 @@ same devices, and none of them is judged again (kubernetes #128043)."""
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from shared.model.frozen_copy import replace
 from tests.simulation.faults import MachineBoots, PluginFault
 from tests.simulation.run import draw, in_memory, run
 from tests.simulation.workload import PluginPlan, PodPlan, Run, Workload

@@ -1,8 +1,10 @@
 """What users and their processes do in one run. Nothing here depends on when the agent acts: the end is the same."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+
+from shared.model.frozen_copy import replace
 
 IMAGES = ("busybox:1", "busybox:2")
 SECRET = "key"

@@ -9,13 +9,14 @@ import json
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from bus.messages.streams import SERVICES
 from shared.cri.interface import RuntimeCallError
 from shared.kube import paths
 from shared.kube.interface import ApiError
+from shared.model.frozen_copy import replace
 from tests.soak.churn import Churn
 from tests.soak.findings import check_memory, check_pods, compare, is_empty, memory_by_process
 from tests.soak.log_lines import complaints_of

@@ -8,10 +8,10 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import asdict
 from typing import Any
 
 import msgspec
+from msgspec import to_builtins
 
 from services.bootstrap.adapters.certificate_forms import CertificateForms, CertificateRequest, InspectedPair
 from services.bootstrap.adapters.resolved_credentials import ProblemError
@@ -26,7 +26,7 @@ class CertificateChild(CertificateForms):
 
     def make(self, template: Template, key: str = "") -> CertificateRequest:
         """Make a request in the child; see CertificateForms.make."""
-        return msgspec.convert(_ask("make", template=asdict(template), key=key), CertificateRequest)
+        return msgspec.convert(_ask("make", template=to_builtins(template), key=key), CertificateRequest)
 
     def inspect(self, certificate: str, key: str) -> InspectedPair:
         """Inspect a pair in the child; see CertificateForms.inspect."""
@@ -34,7 +34,7 @@ class CertificateChild(CertificateForms):
 
     def is_ours(self, request: str, key: str, template: Template) -> bool:
         """Check a request in the child; see CertificateForms.is_ours."""
-        return bool(_ask("is_ours", request=request, key=key, template=asdict(template)))
+        return bool(_ask("is_ours", request=request, key=key, template=to_builtins(template)))
 
 
 def _ask(what: str, **arguments: Any) -> Any:
@@ -66,7 +66,7 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
         found = getattr(CertificateForms(), question["what"])(**arguments)
     except ProblemError as error:
         return {"problem": str(error)}
-    return {"found": found if isinstance(found, bool) else asdict(found)}
+    return {"found": found if isinstance(found, bool) else to_builtins(found)}
 
 
 if __name__ == "__main__":

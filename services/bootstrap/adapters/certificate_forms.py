@@ -6,8 +6,9 @@ It reads no file and sends nothing. Errors are ProblemErrors of one line that qu
 import base64
 import ipaddress
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from services.bootstrap.adapters.resolved_credentials import ProblemError
 from services.bootstrap.core.certificate_template import CertificateFacts, Template
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
 
 
-@dataclass(frozen=True, kw_only=True)
-class CertificateRequest:
+class CertificateRequest(Struct, frozen=True, kw_only=True):
     """A PKCS#10 request and its key, both PEM; secret. `is_rsa`: its usages always include `key encipherment`."""
 
     key: str
@@ -30,8 +30,7 @@ class CertificateRequest:
         return "CertificateRequest(…)"
 
 
-@dataclass(frozen=True, kw_only=True)
-class InspectedPair:
+class InspectedPair(Struct, frozen=True, kw_only=True):
     """The facts of a pair. `chain`: only its certificates, the leaf first, PEM; `key`: the block of the key."""
 
     facts: CertificateFacts

@@ -8,8 +8,9 @@ import os
 import stat
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from shared.errors import OperatorError
 from shared.files.atomic import sync_directory, write_atomically
@@ -18,8 +19,7 @@ from shared.process.crash import crash_point
 _MAX_FILE_BYTES = 2**20  # of a certificate file
 
 
-@dataclass(frozen=True)
-class PairFiles:
+class PairFiles(Struct, frozen=True):
     """The files of a certificate and its key, which may be the same. `is_current`: the link names them."""
 
     certificate: Path
@@ -27,8 +27,7 @@ class PairFiles:
     is_current: bool = False
 
 
-@dataclass(frozen=True)
-class StoredPair:
+class StoredPair(Struct, frozen=True):
     """The texts of a pair as they were read; secret. `mark` changes with the files."""
 
     files: PairFiles

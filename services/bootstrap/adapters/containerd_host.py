@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from services.bootstrap.core.containerd_config import Machine, read_version
+from services.bootstrap.core.containerd_config import OLDEST_CONTAINERD, Machine, read_version
 from shared.config.effective import HANDLERS, EmbeddedContainerd
 from shared.host.mountinfo import containing, parse
 from shared.host.selinux import container_file_label, policy_has_label, selinux_enabled
@@ -78,7 +78,7 @@ def _read_version(path: str) -> tuple[int, int]:
     except (OSError, subprocess.TimeoutExpired) as error:
         reason = error
     log.warning("%s --version: %s; it gets the configuration of containerd 1.6", path, reason)
-    return Machine.containerd_version
+    return OLDEST_CONTAINERD
 
 
 def _file_system_of(path: Path) -> str:

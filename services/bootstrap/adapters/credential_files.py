@@ -4,13 +4,13 @@ New content gets new file names, then credentials.json names them: a crash at an
 """
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
 from shared.errors import OperatorError
 from shared.files.atomic import write_atomically
 from shared.kube.credentials import Credentials, credentials_path, encode_credentials, load_credentials
+from shared.model.frozen_copy import replace
 from shared.process.crash import crash_point
 
 _PIECES = {

@@ -7,8 +7,9 @@ or prints nothing that can be used is a temporary failure (a machine boots befor
 import base64
 import errno
 import signal
-from dataclasses import asdict
 from datetime import UTC, datetime
+
+from msgspec import to_builtins
 
 from services.bootstrap.adapters.resolved_credentials import (
     ProblemError,
@@ -83,7 +84,7 @@ def _run(
         texts[name] = value
     if not texts["token"] and not texts["clientCertificateData"]:
         raise ProblemError(f"exec: {command} gave neither token nor clientCertificateData (run it by hand)")
-    fields = asdict(material)
+    fields = to_builtins(material)
     if texts["token"]:
         fields["token"] = texts["token"].strip()
     if texts["clientCertificateData"] or texts["clientKeyData"]:

@@ -13,11 +13,11 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
+from msgspec import Struct, field, to_builtins
 
 from services.bootstrap.adapters.exec_plugin import PLUGIN_TIMEOUT_SECONDS, run_plugin_for
 from services.bootstrap.adapters.resolved_credentials import (
@@ -31,6 +31,7 @@ from services.bootstrap.adapters.resolved_credentials import (
     file_text,
 )
 from services.bootstrap.core.kubeconfig import CurrentContext, read_current_context
+from shared.model.frozen_copy import replace
 from shared.yaml_reader.reader import Limits, UnreadableError, read_documents
 
 _SERVICE_CA = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
@@ -39,8 +40,7 @@ _LIMITS = Limits(depth=100, values=2**19, characters=2**19)
 _TIMEOUT_SECONDS = 50  # for the whole child; reading a file may hang, too
 
 
-@dataclass(frozen=True, kw_only=True)
-class KubeconfigReport:
+class KubeconfigReport(Struct, frozen=True, kw_only=True):
     """The result: problems (one line each), or material (None where a plugin was not to be run)."""
 
     problems: tuple[str, ...] = ()
@@ -60,8 +60,7 @@ class KubeconfigReport:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ManagedPair:
+class ManagedPair(Struct, frozen=True, kw_only=True):
     """The files that replace the credentials of the kubeconfig's user; "" = there are none yet."""
 
     certificate: str = ""
@@ -81,7 +80,7 @@ def resolve_in_child(
     `flag` begins the lines. With `managed` no plugin is run, and the user's own credentials are only looked at.
     """
     command = [sys.executable, "-P", "-m", __name__]
-    pair = asdict(managed) if managed is not None else None
+    pair = to_builtins(managed) if managed is not None else None
     request = {"kubeconfig": kubeconfig, "timeout": timeout, "flag": flag, "managed": pair}
     try:
         with subprocess.Popen(
@@ -252,7 +251,7 @@ def _main() -> None:
     managed = ManagedPair(**request["managed"]) if request["managed"] is not None else None
     report = resolve(request["kubeconfig"], timeout=request["timeout"], flag=request["flag"], managed=managed)
     signal.alarm(0)
-    print(json.dumps(asdict(report)), flush=True)
+    print(json.dumps(to_builtins(report)), flush=True)
     os.killpg(0, signal.SIGKILL)  # this also ends processes that a plugin left, even if bootstrap has ended
 
 

@@ -4,10 +4,10 @@ store.
 It reads files, through a child, and writes the kubeconfig. `core.client_plan` decides. Rules: config.md 5.4.
 """
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
+from msgspec import Struct
 
 from services.bootstrap.adapters.certificate_store import CertificateStore, make_directory
 from services.bootstrap.adapters.exec_plugin import PLUGIN_TIMEOUT_SECONDS
@@ -16,13 +16,13 @@ from services.bootstrap.core.client_plan import ClientPlan, plan_client
 from services.bootstrap.core.kubeconfig_document import written_kubeconfig
 from shared.config.effective import EffectiveConfig
 from shared.files.atomic import write_atomically
+from shared.model.frozen_copy import replace
 
 _BOOTSTRAP = "--bootstrap-kubeconfig"
 _ASKED = "there is no valid client certificate yet (a start asks for one; bootstrap's log has the progress)"
 
 
-@dataclass(frozen=True)
-class ClientInspection:
+class ClientInspection(Struct, frozen=True):
     """The result of an inspection. `bootstrap`: that of the bootstrap kubeconfig, where the plan needs it."""
 
     plan: ClientPlan

@@ -5,17 +5,17 @@ stored.
 """
 
 import json
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct, to_builtins
 
 from services.bootstrap.core.certificate_template import Template
 from shared.files.atomic import write_atomically
+from shared.model.frozen_copy import replace
 
 
-@dataclass(frozen=True, kw_only=True)
-class PendingRequest:
+class PendingRequest(Struct, frozen=True, kw_only=True):
     """A request that waits for its answer; secret. `uid` and `version` are "" until the API server has confirmed it."""
 
     name: str
@@ -54,7 +54,7 @@ class PendingFile:
 
     def write(self, pending: PendingRequest) -> None:
         """Raises OSError."""
-        write_atomically(self._path, json.dumps(asdict(pending)).encode(), 0o600)
+        write_atomically(self._path, json.dumps(to_builtins(pending)).encode(), 0o600)
 
     def remove(self) -> None:
         """Remove the file, because nothing is pending. Raises OSError."""

@@ -2,14 +2,14 @@
 
 import os
 import stat
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 _MAX_FILE_BYTES = 2**19  # of a kubeconfig, or of a file that it names
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResolvedCredentials:
+class ResolvedCredentials(Struct, frozen=True, kw_only=True):
     """Resolved credentials; secret. PEM texts, "" = none."""
 
     server: str

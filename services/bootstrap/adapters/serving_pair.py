@@ -12,10 +12,11 @@ import secrets
 import subprocess
 import sys
 import warnings
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, to_builtins
 
 from shared.config.effective import EffectiveConfig
 from shared.files.atomic import sync_directory, write_atomically
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS = 120.0  # RSA keys take long on a busy machine
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairRequest:
+class PairRequest(Struct, frozen=True, kw_only=True):
     """The pair to check. A file name "" = there is no pair; `self_signed`: the agent makes this pair where it is
     absent; `checks_only`: nothing is written, and a pair that would be made may be absent."""
 
@@ -39,8 +39,7 @@ class PairRequest:
     checks_only: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairReport:
+class PairReport(Struct, frozen=True, kw_only=True):
     """The result of a check: problems (one line each), or the pair's facts. `not_after`: RFC3339, "" = there is no
     pair; `remarks`: for the log."""
 
@@ -74,7 +73,7 @@ def ensure_pair_in_child(request: PairRequest) -> PairReport:
     try:
         done = subprocess.run(
             command,
-            input=json.dumps(asdict(request)),
+            input=json.dumps(to_builtins(request)),
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_SECONDS,
@@ -246,4 +245,4 @@ def make_self_signed(host_name: str, now: datetime) -> tuple[bytes, bytes]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(ensure_pair(PairRequest(**json.load(sys.stdin))))))
+    print(json.dumps(to_builtins(ensure_pair(PairRequest(**json.load(sys.stdin))))))

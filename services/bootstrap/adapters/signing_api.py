@@ -7,8 +7,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
 from typing import cast
+
+from msgspec import Struct
 
 from services.bootstrap.core.certificate_template import Template, demands_key_encipherment
 from services.bootstrap.core.signing_request import (
@@ -31,8 +32,7 @@ _RELIST_SECONDS = 2.0  # between a broken watch and the next list
 _LIMIT = "500"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SubmittedRequest:
+class SubmittedRequest(Struct, frozen=True, kw_only=True):
     """A request that the API server has."""
 
     name: str

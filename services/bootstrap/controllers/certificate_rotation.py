@@ -9,7 +9,6 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,6 +26,7 @@ from services.bootstrap.core.signing_request import generated_name
 from services.frame.launch import Context
 from shared.errors import OperatorError
 from shared.kube.interface import ApiClient, ApiStatusError
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.process.crash import crash_point
 from shared.time.timestamps import rfc3339

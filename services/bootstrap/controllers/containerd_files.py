@@ -5,7 +5,6 @@ replaced since by one that reads another version of the configuration.
 """
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 from services.bootstrap.adapters import containerd_host
@@ -13,6 +12,7 @@ from services.bootstrap.adapters.containerd_labels import label_directories
 from services.bootstrap.core.containerd_config import render_config, render_network, snapshotter_of
 from shared.config.effective import EffectiveConfig
 from shared.files.atomic import write_atomically
+from shared.model.frozen_copy import replace
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from asyncinotify import Inotify, Mask
@@ -24,6 +23,7 @@ from services.bootstrap.controllers.startup import BootstrapStartup, changed_sin
 from services.bootstrap.controllers.startup_credentials import report_not_renewed
 from services.bootstrap.core.renewal import RefusalPace, retry_delay, seconds_until_renewal
 from services.frame.launch import Context
+from shared.model.frozen_copy import replace
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from asyncinotify import Inotify, Mask
@@ -47,6 +46,7 @@ from services.bootstrap.core.node_config import (
 )
 from services.frame.launch import Context
 from shared.model.config_source import ConfigSource
+from shared.model.frozen_copy import replace
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,10 @@ is not the one in force. Later changes of the source do not depend on it.
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
 
 from bus.lock import read_starts
 from bus.messages.streams import SERVICES
@@ -21,14 +22,14 @@ from shared.config.findings import ConfigurationRefusedError
 from shared.config.resolve import Resolved
 from shared.errors import OperatorError
 from shared.model.config_source import ConfigSource
+from shared.model.frozen_copy import replace
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """A choice: the records on disk when it was made, and why it is not the assigned source, "" = it is.
     `local_refused`: the problems of the local configuration, which was not chosen."""
 

@@ -9,9 +9,10 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from bus.lock import ServiceLock
 from bus.manifest import MANIFEST_FILE, new_manifest, read_manifest, write_manifest
@@ -38,13 +39,13 @@ from shared.config.loader import encode_effective, load_generation
 from shared.config.resolve import Resolved
 from shared.errors import OperatorError
 from shared.files.atomic import write_atomically
+from shared.model.frozen_copy import replace
 from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Struct, frozen=True):
     """A valid configuration, and the results of its evaluation."""
 
     resolved: Resolved

@@ -8,7 +8,6 @@ import logging
 import shutil
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 from services.bootstrap.adapters.certificate_child import CertificateChild
@@ -30,6 +29,7 @@ from services.bootstrap.core.client_plan import ClientPlan
 from shared.config.effective import EffectiveConfig
 from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError
+from shared.model.frozen_copy import replace
 from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,9 @@ Rules: config.md 5.4-5.6. Pure; it depends on no key and no encoding.
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING_SIGNER = "kubernetes.io/kubelet-serving"
@@ -14,8 +15,7 @@ _NODES = "system:nodes"
 _FIRST_WITHOUT_ENCIPHERMENT = (1, 27)  # older signers want the usage from every kind of key
 
 
-@dataclass(frozen=True, kw_only=True)
-class Template:
+class Template(Struct, frozen=True, kw_only=True):
     """The certificate to request. Names and addresses are sorted and without duplicates."""
 
     signer: str
@@ -26,8 +26,7 @@ class Template:
     addresses: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class CertificateFacts:
+class CertificateFacts(Struct, frozen=True, kw_only=True):
     """The content of a leaf certificate. Times are wall seconds."""
 
     not_before: float

@@ -5,8 +5,9 @@ Objects of the API server and contents of files are not trusted: names become na
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from shared.model.config_source import ConfigSource
 from shared.model.objects import Object
@@ -38,8 +39,7 @@ class ConfigSourceError(Exception):
         super().__init__(line)
 
 
-@dataclass(frozen=True)
-class SourceReference:
+class SourceReference(Struct, frozen=True):
     """The `spec.configSource` of a Node: a ConfigMap without a version."""
 
     namespace: str

@@ -8,17 +8,18 @@ import ipaddress
 import json
 import posixpath
 import re
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from shared.config.effective import EmbeddedContainerd
 
+OLDEST_CONTAINERD = (1, 6)  # whose configuration one gets that does not name its version
 _MAX_SHIM_ANSWER_SECONDS = 30  # a shim that never answers blocks the runtime for so long, once per container
 _MAX_STATE_SECONDS = 10  # as many as the load of one container may take when containerd starts
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
+class Machine(Struct, frozen=True, kw_only=True):
     """The facts of the machine on which the configuration of containerd depends."""
 
     may_lower_oom_score: bool  # CAP_SYS_RESOURCE
@@ -28,7 +29,7 @@ class Machine:
     has_apparmor: bool
     has_selinux: bool = False  # SELinux is on; its policy and the root directory have the labels of containers
     handlers: tuple[str, ...] = ("runc",)  # the programs for containers that are installed: runc, crun
-    containerd_version: tuple[int, int] = (1, 6)
+    containerd_version: tuple[int, int] = OLDEST_CONTAINERD
 
 
 def read_version(text: str) -> tuple[int, int] | None:

@@ -1,9 +1,10 @@
 """Reads the current context of a kubeconfig, and finds every error in its fields (config.md 6.2). Pure."""
 
 import posixpath
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
 
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _PARTS = ("clusters", "contexts", "users", "current-context")
@@ -17,8 +18,7 @@ _REFUSED = {
 }
 
 
-@dataclass(frozen=True)
-class CurrentContext:
+class CurrentContext(Struct, frozen=True):
     """The current context. Problems are lines `what (remedy)`; the other fields are valid only where there are none."""
 
     problems: tuple[str, ...] = ()

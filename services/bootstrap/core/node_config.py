@@ -6,7 +6,8 @@ node returns to the last known good configuration, or to the local one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from services.bootstrap.core.config_source import SourceReference
 from shared.model.config_source import ConfigSource
@@ -15,16 +16,14 @@ TRIAL_SECONDS = 600.0
 MAX_TRIAL_STARTS = 3  # of one service during the trial, without an end on request; one more counts as crashing
 
 
-@dataclass(frozen=True)
-class Rejection:
+class Rejection(Struct, frozen=True):
     """A source that is not used again, and the text for status.config.error."""
 
     source: ConfigSource
     error: str
 
 
-@dataclass(frozen=True)
-class Checkpoints:
+class Checkpoints(Struct, frozen=True):
     """The records on disk. None = the local configuration."""
 
     assigned: ConfigSource | None = None
@@ -48,16 +47,14 @@ class Checkpoints:
         return self.rejection.error if self.rejection and is_rejected else ""
 
 
-@dataclass(frozen=True)
-class InForce:
+class InForce(Struct, frozen=True):
     """The source of the configuration in force, and the moment since when (CLOCK_MONOTONIC seconds)."""
 
     source: ConfigSource | None = None
     since: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Situation:
+class Situation(Struct, frozen=True, kw_only=True):
     """The inputs of the next step."""
 
     now: float  # CLOCK_MONOTONIC seconds
@@ -71,39 +68,33 @@ class Situation:
     starts: Mapping[str, Sequence[float]] = field(default_factory=dict)  # by service, CLOCK_MONOTONIC seconds
 
 
-@dataclass(frozen=True)
-class Reject:
+class Reject(Struct, frozen=True):
     """Save that the source in force makes this service crash."""
 
     rejection: Rejection
 
 
-@dataclass(frozen=True)
-class Clear:
+class Clear(Struct, frozen=True):
     """Save that the local configuration is assigned."""
 
 
-@dataclass(frozen=True)
-class Download:
+class Download(Struct, frozen=True):
     """Read the ConfigMap, save it, and save its version as the assigned one."""
 
     reference: SourceReference
 
 
-@dataclass(frozen=True)
-class Evaluate:
+class Evaluate(Struct, frozen=True):
     """Bring the first candidate into force that can be used."""
 
 
-@dataclass(frozen=True)
-class Promote:
+class Promote(Struct, frozen=True):
     """Save that the source in force is good."""
 
     source: ConfigSource | None
 
 
-@dataclass(frozen=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Do nothing for some seconds, None = until something changes."""
 
     seconds: float | None = None

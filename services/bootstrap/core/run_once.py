@@ -5,10 +5,10 @@ for the start, and gives up after the same time.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from bus.messages.podsync import PodStatus
 from bus.messages.sources import DesiredPod
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.run_once import FINAL, Outcome, PodResult, RunOnceRecord
 

@@ -6,8 +6,9 @@ Rules: config.md 5.4 (names, waiting) and 5.6 (what the control plane expects).
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from services.bootstrap.core.certificate_template import Template, usages
 from shared.model.objects import Object, name, uid
@@ -26,8 +27,7 @@ class CsrOutcome(StrEnum):
     GONE = "gone"
 
 
-@dataclass(frozen=True)
-class CsrState:
+class CsrState(Struct, frozen=True):
     """The state of a request. `certificate`: the PEM text of an issued one; `line`: the event and its remedy."""
 
     outcome: CsrOutcome

@@ -4,7 +4,7 @@ The hint chain shows whether a node uses iptables-legacy or iptables-nft. The ca
 were flushed: nothing refers to them. The firewall rule drops packets to 127.0.0.0/8 that come from another host.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 MANGLE, NAT, FILTER = "mangle", "nat", "filter"
 CANARY = "KUBE-KUBELET-CANARY"
@@ -17,16 +17,14 @@ _LOCALNET = (
 )
 
 
-@dataclass(frozen=True)
-class Chain:
+class Chain(Struct, frozen=True):
     """A chain of a table."""
 
     table: str
     name: str
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A rule of a chain: the arguments of iptables that describe it. `first`: it goes before the others."""
 
     chain: Chain

@@ -5,11 +5,11 @@ Reads the agent's own files and the stream `certificates` of bootstrap. No key i
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from msgspec import Struct, to_builtins
 
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.terminal.output import dump
@@ -27,8 +27,7 @@ _MAX_FILE_BYTES = 4 << 20
 _MAX_CERTIFICATES = 500  # of one file; a bundle of all public authorities has 150
 
 
-@dataclass(frozen=True, kw_only=True)
-class CertificateRow:
+class CertificateRow(Struct, frozen=True, kw_only=True):
     """One certificate. `certificate`: client, serving, client CA, API server CA. Times are RFC 3339."""
 
     certificate: str
@@ -40,8 +39,7 @@ class CertificateRow:
     file: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class CertificateSource:
+class CertificateSource(Struct, frozen=True, kw_only=True):
     """A file with certificates. `content`: the file that is read; `file`: the one that an operator replaces. Of a
     client or serving certificate the first one in the file counts, of authorities all (`complete`)."""
 
@@ -70,7 +68,7 @@ def list_certificates(run_dir: str, form: str, out: Write, err: Write) -> int:
             problems.append(f"{source.certificate}: {error}")
     rows.sort(key=lambda row: row.not_after)
     if form != "text":
-        out(dump([asdict(row) for row in rows], form))
+        out(dump([to_builtins(row) for row in rows], form))
     else:
         for line in certificate_lines(rows, terminal_width(), now) if rows else ():
             out(line)

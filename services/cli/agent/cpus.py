@@ -1,10 +1,10 @@
 """`bulkhead cpus` shows which containers have CPUs and NUMA memory alone, from podsync's streams and from /sys."""
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from services.cli.agent.holders import Holder, holder, sorted_pods
 from services.cli.agent.local_agent import Agent, local_agent
@@ -27,8 +27,7 @@ class Use(StrEnum):
     SHARED = "shared"  # all other containers
 
 
-@dataclass(frozen=True, kw_only=True)
-class CpuRow:
+class CpuRow(Struct, frozen=True, kw_only=True):
     """Has one CPU. `core`: the lowest CPU of its core. Its place is None where the CPU is not online."""
 
     cpu: int
@@ -39,8 +38,7 @@ class CpuRow:
     containers: tuple[Holder, ...]  # several: an init container, and those that have its CPUs after it
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryRow:
+class MemoryRow(Struct, frozen=True, kw_only=True):
     """Has memory that NUMA nodes hold together. `kind`: memory, or hugepages-<size>. `container` None: it is what
     containers can get."""
 
@@ -50,8 +48,7 @@ class MemoryRow:
     container: Holder | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class CpuReport:
+class CpuReport(Struct, frozen=True, kw_only=True):
     """Has who has which CPUs and NUMA memory. CPUs are lists such as `0-3,8`."""
 
     static: bool  # whether the agent has cpuManagerPolicy static
@@ -72,7 +69,7 @@ def show_cpus(run_dir: str, form: str, out: Write, err: Write) -> int:
         err(str(error))
         return 1
     if form != "text":
-        out(dump(dataclasses.asdict(found), form))
+        out(dump(to_builtins(found), form))
         return 0
     for line in cpu_lines(found, terminal_width()):
         out(line)

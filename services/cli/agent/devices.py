@@ -2,12 +2,12 @@
 devices`.
 """
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from services.cli.agent.holders import Holder, holder, sorted_pods
 from services.cli.agent.local_agent import Agent, local_agent
@@ -29,8 +29,7 @@ class Health(StrEnum):
     NOT_LISTED = "not listed"  # a container has it, and its plugin does not list it any more, or not yet
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResourceRow:
+class ResourceRow(Struct, frozen=True, kw_only=True):
     """Has the resource of one device plugin. `since`: since when its plugin is connected, or is not."""
 
     resource: str
@@ -43,8 +42,7 @@ class ResourceRow:
     used: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeviceRow:
+class DeviceRow(Struct, frozen=True, kw_only=True):
     """Has one device. `since`: since when it has this health; None where it is not listed."""
 
     resource: str
@@ -55,8 +53,7 @@ class DeviceRow:
     containers: tuple[Holder, ...]  # several: an init container, and those that have its devices after it
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeviceReport:
+class DeviceReport(Struct, frozen=True, kw_only=True):
     """Has the devices of the node, by resource and id. Moments are RFC 3339."""
 
     resources: tuple[ResourceRow, ...]
@@ -72,7 +69,7 @@ def show_devices(run_dir: str, form: str, out: Write, err: Write) -> int:
         err(str(error))
         return 1
     if form != "text":
-        out(dump(dataclasses.asdict(found), form))
+        out(dump(to_builtins(found), form))
         return 0
     for line in device_lines(found, terminal_width()):
         out(line)

@@ -3,8 +3,9 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
+
+from msgspec import Struct
 
 from bus.messages.beat import Beat
 from bus.messages.event import MAX_KEPT_EVENTS
@@ -23,8 +24,7 @@ _MAX_IDENTITIES = 2 * MAX_KEPT_EVENTS * len(SERVICES)  # of events that were pri
 _MAX_WAIT_SECONDS = 3600.0  # a beat ends the wait long before
 
 
-@dataclass(frozen=True, kw_only=True)
-class EventChoice:
+class EventChoice(Struct, frozen=True, kw_only=True):
     """Which events are shown: of `pod` (name, namespace/name, UID, name in a manifest; "" = of every object), in
     `namespace` ("" = any), and not older than `since` (wall seconds; 0 = any). `node`: the node's name."""
 

@@ -1,12 +1,12 @@
 """Names the containers that were given something alone, as the items of `pods.admitted` have them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 
-@dataclass(frozen=True, kw_only=True)
-class Holder:
+
+class Holder(Struct, frozen=True, kw_only=True):
     """Has a container that was given something alone."""
 
     namespace: str

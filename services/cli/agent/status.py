@@ -1,10 +1,11 @@
 """`bulkhead status` prints the state of the agent, once or repeatedly, or waits until the node is ready."""
 
-import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
+
+from msgspec import to_builtins
 
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.terminal.output import dump
@@ -74,7 +75,7 @@ def status_lines(found: Report, form: str, width: int, colour: Paint, earlier: R
 
 def as_data(found: Report) -> dict[str, Any]:
     """Return the report as JSON data; its `ready` summarizes it."""
-    return {"ready": not found.problems} | dataclasses.asdict(found)
+    return {"ready": not found.problems, **to_builtins(found)}
 
 
 def pod_table(rows: Sequence[PodRow], width: int, now: float) -> list[str]:

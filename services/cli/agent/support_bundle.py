@@ -3,7 +3,6 @@
 A part that cannot be read becomes a line in `problems.txt`, so that a broken agent still has a bundle. Every part
 passes through `masking`; files of credentials are not read."""
 
-import dataclasses
 import io
 import json
 import os
@@ -14,6 +13,8 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
 
 from bus.client import Question
 from bus.messages.debugging import GetStacks, Stacks
@@ -28,6 +29,7 @@ from services.cli.terminal.table import Paint
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import load_effective
 from shared.errors import OperatorError
+from shared.model.frozen_copy import replace
 from shared.story.files import directory_of, read_conditions
 
 Write = Callable[[str], None]
@@ -100,10 +102,10 @@ def masked_configuration(config: EffectiveConfig) -> dict[str, Any]:
     document = {key: shown if key == _URL else value for key, value in masked(config.document).items()}
     changed = {"static_pod_url": shown, "static_pod_url_header": headers, "given_flags": flags, "document": document}
     plugins = tuple(
-        dataclasses.replace(one, args=(MASK,) * len(one.args), env=tuple((name, MASK) for name, _ in one.env))
+        replace(one, args=(MASK,) * len(one.args), env=tuple((name, MASK) for name, _ in one.env))
         for one in config.credential_providers
     )
-    return dataclasses.asdict(dataclasses.replace(config, credential_providers=plugins)) | changed
+    return {**to_builtins(replace(config, credential_providers=plugins)), **changed}
 
 
 def _write(path: Path, directory: str, found: Iterator[Part]) -> None:

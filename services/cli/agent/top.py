@@ -1,9 +1,10 @@
 """`bulkhead top` prints CPU and memory of the node, its pods and containers as pleg reads them, once or repeatedly."""
 
-import dataclasses
 import os
 import time
 from collections.abc import Callable
+
+from msgspec import to_builtins
 
 from bus.client import Question, Refusal
 from bus.messages.usage import CgroupUsage, FoundUsage, GetUsage, PodUsage
@@ -11,6 +12,7 @@ from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.terminal.output import dump
 from services.cli.terminal.table import screen, size, table, terminal_height, terminal_width
 from shared.errors import OperatorError
+from shared.model.frozen_copy import replace
 
 Write = Callable[[str], None]
 INTERVAL_SECONDS = 2.0  # between two readings of --watch
@@ -36,7 +38,7 @@ def show_usage(
             time.sleep(_SAMPLE_SECONDS)
             found = with_cpu(found, _reading(agent, pod, namespace))
         if form != "text":
-            return [dump(dataclasses.asdict(found), form)]
+            return [dump(to_builtins(found), form)]
         return usage_lines(found, containers, terminal_width(), os.cpu_count() or 1)
 
     try:
@@ -67,7 +69,7 @@ def choose_pods(found: FoundUsage, pod: str, namespace: str, node: str) -> Found
         if not here:
             where = f" in namespace {space}" if space else ""
             raise OperatorError(f"no usage of a pod {name!r}{where}", remedy="bulkhead pods lists the pods")
-    return dataclasses.replace(found, pods=tuple(here))
+    return replace(found, pods=tuple(here))
 
 
 def lacks_cpu(found: FoundUsage) -> bool:
@@ -79,7 +81,7 @@ def lacks_cpu(found: FoundUsage) -> bool:
 def with_cpu(before: FoundUsage, after: FoundUsage) -> FoundUsage:
     """Return the reading `after` with the CPU usage since `before` for pods and containers that have none."""
     pods = {pod.uid: pod for pod in before.pods}
-    return dataclasses.replace(
+    return replace(
         after, pods=tuple(_pod_with_cpu(pods[pod.uid], pod) if pod.uid in pods else pod for pod in after.pods)
     )
 
@@ -88,9 +90,9 @@ def _pod_with_cpu(before: PodUsage, after: PodUsage) -> PodUsage:
     seconds = after.read_at - before.read_at
     known = {one.id: one.cgroup for one in before.containers}
     containers = tuple(
-        dataclasses.replace(one, cgroup=_with_cpu(known.get(one.id), one.cgroup, seconds)) for one in after.containers
+        replace(one, cgroup=_with_cpu(known.get(one.id), one.cgroup, seconds)) for one in after.containers
     )
-    return dataclasses.replace(after, cgroup=_with_cpu(before.cgroup, after.cgroup, seconds), containers=containers)
+    return replace(after, cgroup=_with_cpu(before.cgroup, after.cgroup, seconds), containers=containers)
 
 
 def _with_cpu(before: CgroupUsage | None, after: CgroupUsage | None, seconds: float) -> CgroupUsage | None:
@@ -99,7 +101,7 @@ def _with_cpu(before: CgroupUsage | None, after: CgroupUsage | None, seconds: fl
     if before.cpu_nanoseconds is None or after.cpu_nanoseconds is None:
         return after
     used = after.cpu_nanoseconds - before.cpu_nanoseconds
-    return after if used < 0 else dataclasses.replace(after, cpu_nanocores=int(used / seconds))
+    return after if used < 0 else replace(after, cpu_nanocores=int(used / seconds))
 
 
 def usage_lines(found: FoundUsage, containers: bool, width: int, cores: int) -> list[str]:

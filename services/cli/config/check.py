@@ -5,7 +5,6 @@ It reads the files again to quote lines, and never quotes a line that may hold t
 import os
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from shared.config.drop_ins import read_text
 from shared.config.evaluation import evaluate
 from shared.config.findings import DANGER, ERROR, NOTE, STRICT, WARNING, ConfigurationRefusedError, Finding, Findings
 from shared.config.resolve import Resolved
+from shared.model.frozen_copy import replace
 
 Write = Callable[[str], None]
 _PLACE = re.compile(r"(.+):(\d+):(\d+)")

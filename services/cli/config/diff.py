@@ -6,8 +6,10 @@ what happens to running pods by the table in `shared.config.pod_costs`."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from bus.messages.services import SERVICES
 from services.cli.config.found_configuration import read_running_configuration
@@ -23,6 +25,7 @@ from shared.config.nested import value_of
 from shared.config.pod_costs import PodEffect, gravest
 from shared.config.readers import Change, changes, restarted_by
 from shared.config.resolve import Resolved
+from shared.model.frozen_copy import replace
 from shared.model.schema import MapOf
 
 Write = Callable[[str], None]
@@ -32,16 +35,14 @@ CHANGED = "changed"  # shown in place of a secret value
 _ABSENT = "not set"
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True):
     """One configuration. `values`: each value with its origin, by dotted key or flag."""
 
     values: dict[str, tuple[Any, str]]
     config: EffectiveConfig
 
 
-@dataclass(frozen=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """One value that differs. `services`: those that restart for it at a reload. `fixed`: a reload refuses it. `pods`:
     what happens to running pods, a PodEffect; `pods_note` says it in one phrase."""
 
@@ -69,7 +70,7 @@ def diff_configurations(
         return REFUSED
     found = differences(*sides)
     if form != "text":
-        out(dump([vars(one) for one in found], form))
+        out(dump([asdict(one) for one in found], form))
     else:
         for line in _text(found, restarted_by(changes(sides[0].config, sides[1].config))):
             out(line)

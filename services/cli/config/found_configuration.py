@@ -3,8 +3,9 @@ unit. Says where they were found."""
 
 import os
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from services.cli.systemd import control
 from services.cli.systemd.command_line import unit_flags, unit_variables
@@ -19,8 +20,7 @@ from shared.errors import OperatorError
 UNITS = ("bulkhead.service", "kubelet.service")
 
 
-@dataclass(frozen=True)
-class FoundArguments:
+class FoundArguments(Struct, frozen=True):
     """Flags, with one phrase about where they come from."""
 
     arguments: list[str]

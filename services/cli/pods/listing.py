@@ -1,10 +1,11 @@
 """`bulkhead pods` and `bulkhead describe` show the pods of this node from the agent's streams, also without a
 cluster."""
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from msgspec import to_builtins
 
 from bus.messages.event import MAX_KEPT_EVENTS
 from services.cli.agent.events import absence_note, event_lines, events_of_agent
@@ -38,7 +39,7 @@ def list_pods(run_dir: str, pod: str, namespace: str, form: str, out: Write, err
     if silent:
         err(absence_note(silent, "facts about pods"))
     if form in ("json", "yaml"):
-        out(dump([dataclasses.asdict(row) for row in rows], form))
+        out(dump([to_builtins(row) for row in rows], form))
     elif rows:
         for line in (wide_table if wide else pod_table)(rows, terminal_width(), time.time()):
             out(line)

@@ -1,8 +1,9 @@
 """`bulkhead logs POD` shows the log of a container as `kubectl logs` does, from the agent itself."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from services.cli.agent.local_agent import local_agent
 from services.cli.agent.local_server import Query, open_answer
@@ -14,8 +15,7 @@ from shared.errors import OperatorError
 Write = Callable[[str], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogOptions:
+class LogOptions(Struct, frozen=True, kw_only=True):
     """The part of the log to show. `tail`: lines; `since`: seconds, 0 = all."""
 
     container: str = ""

@@ -1,7 +1,8 @@
 """Reads the node's pods, with what their claims stand for, and the release of the API server."""
 
 import time
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
 
 from services.bootstrap.adapters.kubeconfig import resolve_in_child
 from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
@@ -10,6 +11,7 @@ from services.cli.preflight.findings import Finding, Section, Severity
 from services.cli.preflight.pod_files import read_static_pods
 from services.cli.preflight.skew import skew_finding
 from shared.config.effective import EffectiveConfig
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object, namespace
 from shared.podspec.references import claim_name
 
@@ -17,8 +19,7 @@ _MAX_CLAIMS = 500
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodePods:
+class NodePods(Struct, frozen=True, kw_only=True):
     """The pods of the node. `origin`: where they were read, "" = nowhere. `claims`: by namespace/name, the spec of the
     PersistentVolume that a claim of the pods is bound to. `node`: the Node, {} = it was not read."""
 

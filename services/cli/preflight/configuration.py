@@ -1,8 +1,9 @@
 """Finds the kubelet's command line, in its systemd unit or as given, and evaluates the configuration."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
+
+from msgspec import Struct
 
 from services.cli.config.found_configuration import find_machine_arguments
 from services.cli.preflight.findings import Finding, Section, Severity
@@ -25,8 +26,7 @@ _SHELLS = frozenset(("sh", "bash", "dash", "ash", "busybox"))
 _DEFAULTS = {field.key: field.default for field in FIELDS}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Configuration:
+class Configuration(Struct, frozen=True, kw_only=True):
     """The flags that were found, and the configuration that they give; `resolved`: None = it cannot be used."""
 
     resolved: Resolved | None

@@ -7,9 +7,10 @@ written. `findings`, `pod_verdicts` and `skew` are pure; each other module reads
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
+
+from msgspec import Struct, field
 
 from services.cli.preflight.cluster import read_cluster
 from services.cli.preflight.configuration import read_configuration
@@ -28,8 +29,7 @@ _EXTRA_SECONDS = 5.0  # that a check may take beyond the time of its own request
 _ORDER = {section: number for number, section in enumerate(Section)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Struct, frozen=True, kw_only=True):
     """What to examine. `unit`: the systemd unit; `flags`: those of a kubelet, in place of the unit's; `pods`: a file or
     directory in place of the node's own pods, "-" = standard input; `timeout`: seconds of each check."""
 
@@ -86,8 +86,7 @@ def examine(options: Options) -> Report:
     return Report(node=resolved.config.node_name if resolved else "", findings=tuple(findings), pods=pods)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _PodsRead:
+class _PodsRead(Struct, frozen=True, kw_only=True):
     """The pods that were read. `node`: the Node, {} = not known."""
 
     pods: tuple[Object, ...] = ()
@@ -112,8 +111,7 @@ def _support(read: _PodsRead) -> NodeSupport:
     return NodeSupport(claims=read.claims)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Done(Generic[T]):
+class _Done(Struct, Generic[T], frozen=True, kw_only=True):
     """What a check returned; None = it failed or did not end, which is in `findings`."""
 
     value: T | None

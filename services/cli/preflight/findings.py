@@ -1,7 +1,8 @@
 """Defines what preflight reports: findings by section, one verdict for each pod, and the exit code. Pure."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from shared.podspec.support import Unsupported
 
@@ -27,8 +28,7 @@ class Section(StrEnum):
     PODS = "pods"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """A finding in one line: what, where, remedy. The texts may quote a file or a pod, with control characters."""
 
     section: Section
@@ -47,8 +47,7 @@ class Verdict(StrEnum):
     ENDED = "has ended"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodVerdict:
+class PodVerdict(Struct, frozen=True, kw_only=True):
     """The verdict on one pod. `reasons`: the fields that are not supported; `running`: the pod runs now."""
 
     namespace: str
@@ -59,8 +58,7 @@ class PodVerdict:
     reasons: tuple[Unsupported, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """Everything that was found. `node`: its name, "" = not known."""
 
     node: str

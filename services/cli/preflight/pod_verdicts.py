@@ -1,7 +1,8 @@
 """Decides what becomes of each pod of the node under this agent. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from services.cli.preflight.findings import PodVerdict, Verdict
 from shared.model.objects import Object, name, namespace, uid
@@ -15,8 +16,7 @@ from shared.podspec.support import Effect, Unsupported, unsupported, unsupported
 _MAX_REASONS = 20  # of one pod
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeSupport:
+class NodeSupport(Struct, frozen=True, kw_only=True):
     """Has what verdicts depend on besides the pod. `claims`: by namespace/name, the spec of the PersistentVolume that a
     claim is bound to."""
 

@@ -1,8 +1,9 @@
 """Forms the report of preflight as lines of text and as JSON data. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from services.cli.preflight.findings import Finding, PodVerdict, Report, Section, Severity, Verdict
 from services.cli.terminal.table import Paint
@@ -49,12 +50,12 @@ def report_data(report: Report) -> dict[str, Any]:
         "canTakeOver": report.can_take_over,
         "problems": report.problems,
         "warnings": report.warnings,
-        "findings": [{key: str(value) for key, value in asdict(finding).items()} for finding in report.findings],
+        "findings": [{key: str(value) for key, value in to_builtins(finding).items()} for finding in report.findings],
         "pods": [
             {
-                **asdict(pod),
+                **to_builtins(pod),
                 "verdict": str(pod.verdict),
-                "reasons": [_reason(reason) for reason in asdict(pod)["reasons"]],
+                "reasons": [_reason(reason) for reason in to_builtins(pod)["reasons"]],
             }
             for pod in report.pods
         ],

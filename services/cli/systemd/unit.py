@@ -1,22 +1,21 @@
 """Describes a unit as systemd has loaded it, from the properties that it has on systemd's bus. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 _UNEXPANDED = "no-env-expand"  # systemd's name for the prefix in ExecStart=:program
 
 
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentFile:
+class EnvironmentFile(Struct, frozen=True, kw_only=True):
     """One EnvironmentFile=. `path` may have the wildcards of a shell; `optional`: the file may be absent."""
 
     path: str
     optional: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServiceUnit:
+class ServiceUnit(Struct, frozen=True, kw_only=True):
     """The properties that count here. `commands`: the words of each ExecStart=, the program's path first, for
     `expansion.expanded`; `prefixes`: what the prefixes of the last one are called on the bus; `main_started`: wall
     seconds at which the main process was started; `restarts`: how often systemd started it again by itself;

@@ -2,11 +2,12 @@
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from services.bootstrap.adapters.kubeconfig import resolve_in_child
 from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
@@ -16,8 +17,7 @@ from shared.errors import OperatorError
 TIMEOUT_SECONDS = 20.0  # of one request
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeReady:
+class NodeReady(Struct, frozen=True, kw_only=True):
     """The Node's condition Ready. `written`: wall seconds of its last heartbeat, 0 = none."""
 
     ready: bool

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.cli.takeover.record import SeenContainer
 from services.frame.container_runtime import runtime_at
@@ -13,8 +14,7 @@ from shared.model.runtime import ContainerState
 TIMEOUT_SECONDS = 20.0  # for one look at the runtime
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """What became of the containers that ran before. `restarted`: pods that now run another container, or will be
     started again; `ended`: the other pods in which a container has ended."""
 

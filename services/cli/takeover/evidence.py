@@ -3,9 +3,10 @@ restart."""
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+from msgspec import Struct
 
 from bus.messages.services import SERVICES
 from services.cli.agent.service_logs import TIME_FORMAT, time_of
@@ -23,8 +24,7 @@ _ERRORS = ("E", "F")  # the first letters of klog's lines for errors
 _ERROR = re.compile(r"[EF]\d{4} |bulkhead \w+: ")
 
 
-@dataclass(frozen=True)
-class LastLine:
+class LastLine(Struct, frozen=True):
     """The line that was logged last, and its place; "" = nothing."""
 
     text: str = ""

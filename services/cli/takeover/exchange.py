@@ -24,9 +24,10 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
+
+from msgspec import Struct
 
 from services.cli.agent.local_agent import local_agent
 from services.cli.preflight.examination import Options as Preflight
@@ -47,6 +48,7 @@ from services.cli.terminal.table import paint
 from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
+from shared.model.frozen_copy import replace
 
 Write = Callable[[str], None]
 STATE = Path("/var/lib/bulkhead")
@@ -55,8 +57,7 @@ _MAX_PREFLIGHT_SECONDS = 60.0  # of each check
 _FILE = DROP_INS / f"{UNIT}.d" / DROP_IN
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Struct, frozen=True, kw_only=True):
     """The options of a takeover. `timeout`: seconds that the node has to become ready. `run_dir`: "" = that of the
     unit. `needs_api_server`: the API server must show the node as Ready. `ignore_preflight`: preflight's problems do
     not count."""

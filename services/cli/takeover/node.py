@@ -7,8 +7,9 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
+
+from msgspec import Struct
 
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.systemd import control
@@ -29,8 +30,7 @@ _MAX_HEALTHZ_SECONDS = 2.0  # to ask the kubelet's healthz
 _MAX_NAMED_CONTAINERS = 3  # containers named in one line
 
 
-@dataclass(frozen=True, kw_only=True)
-class Target:
+class Target(Struct, frozen=True, kw_only=True):
     """The node's kubelet and what replaces it. `program`: the path of Bulkhead's kubelet. `config`: the effective
     configuration of the unit's flags, None = Bulkhead refuses it. `needs_api_server`: the API server must show the node
     as Ready."""

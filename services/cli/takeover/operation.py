@@ -5,12 +5,14 @@ what fails.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Protocol
+
+from msgspec import Struct
 
 from services.cli.takeover.plan import Intent, Observed, Step, may_precede_reload, next_step, steps_of
 from services.cli.takeover.record import Record
 from shared.errors import OperatorError
+from shared.model.frozen_copy import replace
 from shared.process.crash import crash_point
 
 Write = Callable[[str], None]
@@ -60,8 +62,7 @@ class Node(Protocol):
         """Ignore Ctrl-C in this process from now on."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """How an operation ended. `line`: for the operator; `seconds`: from the restart to the end, None = no restart."""
 
     code: int

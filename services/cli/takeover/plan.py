@@ -1,8 +1,9 @@
 """Decides the next step of a takeover, a roll-back or a give-back, from the intent and what systemd and the node show.
 Pure."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Intent(StrEnum):
@@ -34,8 +35,7 @@ class Step(StrEnum):
     LATE = "late"  # the deadline has passed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Observed:
+class Observed(Struct, frozen=True, kw_only=True):
     """The state of the node at one moment.
 
     `drop_in`: it exists; `current`: it has the text that it should have. `reload_needed`: systemd has noticed that its

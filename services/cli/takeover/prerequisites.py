@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct
+
 from services.cli.preflight.findings import Report, Section, Severity, Verdict
 from services.cli.preflight.text import finding_line
 from services.cli.systemd import control
@@ -28,8 +30,7 @@ _MAX_VERSION_SECONDS = 20.0  # for `kubelet --version`
 _MIN_FREE_BYTES = 64 << 20  # that must be free where the agent writes records, logs and compiled modules
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """What the checks have read. `problems`: the reasons to change nothing, one line each; `notes`: what else to
     know."""
 

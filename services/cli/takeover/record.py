@@ -4,11 +4,11 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from msgspec import Struct, field
 
 from services.cli.takeover.plan import Intent, Step
 from shared.errors import OperatorError
@@ -17,8 +17,7 @@ from shared.files.atomic import remove_unfinished, sync_directory, write_atomica
 _MAX_RECORD_BYTES = 8 << 20  # of a record that are read
 
 
-@dataclass(frozen=True, kw_only=True)
-class SeenContainer:
+class SeenContainer(Struct, frozen=True, kw_only=True):
     """A container that ran before the switch."""
 
     id: str
@@ -26,8 +25,7 @@ class SeenContainer:
     pod: str  # namespace/name
 
 
-@dataclass(frozen=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """The record of a takeover. `step`: the step that was next when the record was saved. `done`: the intent is
     reached, which only a takeover keeps. `words`: those of the unit's own ExecStart=; `words[0]` is its program.
     `reason`: why it is rolled back."""

@@ -4,11 +4,13 @@ A document of the API becomes what the API server would make of it, as far as th
 with what the built-in admission adds to every pod. On a node that runs alone a document becomes a static pod."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from services.cli.pods.manifest_files import Document
 from shared.agent.apply_api import DIRECTORY
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.podspec.containers import every_container
 from shared.podspec.defaults import apply_defaults
@@ -46,8 +48,7 @@ _DAEMONS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeIdentity:
+class NodeIdentity(Struct, frozen=True, kw_only=True):
     """The node that is asked. `static_pod_path`: the configured directory, "" = none."""
 
     name: str
@@ -55,8 +56,7 @@ class NodeIdentity:
     static_pod_path: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Candidate(Struct, frozen=True, kw_only=True):
     """A pod to ask about. `owner`: `<kind> <namespace>/<name>` of the object whose template it is, "" = a Pod.
     `invalid`: why the pod is invalid; `pod` is then None. `notes`: what is assumed."""
 
@@ -91,14 +91,14 @@ def candidate(
             return _with(base, pod, ())
         pod = _api_pod(found, node.name, is_daemon=kind == "DaemonSet")
     except InvalidPod as error:
-        return Candidate(**{**vars(base), "invalid": str(error)})
+        return replace(base, invalid=str(error))
     return _with(base, pod, tuple(_assumptions(pod)))
 
 
 def _with(base: Candidate, pod: Object, notes: tuple[str, ...]) -> Candidate:
     metadata = pod["metadata"]
     named = {"name": str(metadata["name"]), "namespace": str(metadata["namespace"])}
-    return Candidate(**{**vars(base), **named, "pod": pod, "notes": notes})
+    return replace(base, **named, pod=pod, notes=notes)
 
 
 def _pod_document(document: Document, namespace: str) -> Document:

@@ -1,10 +1,10 @@
 """Forms the answer of `bulkhead what-if` about one pod, as data and as text. Pure."""
 
-import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from bus.messages.pod_preview import PodPreview, PreviewedContainer, PreviewedImage
 from services.cli.what_if.candidates import Candidate
@@ -23,8 +23,7 @@ class Verdict(StrEnum):
     UNDECIDED = "undecided"  # admission waits for something that is not known yet, such as the Node
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reference:
+class Reference(Struct, frozen=True, kw_only=True):
     """A Secret, ConfigMap or claim that the pod names. `state`: present, absent, given (in the files) or not known."""
 
     kind: str
@@ -34,8 +33,7 @@ class Reference:
     optional: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """The answer about one pod. `preview`: None = the pod is invalid. `unsupported`: its fields that this agent does
     not support."""
 
@@ -74,7 +72,7 @@ class Answer:
     def data(self) -> dict[str, Any]:
         """The answer as JSON data."""
         found, preview = self.candidate, self.preview
-        about = {} if preview is None else dataclasses.asdict(preview)
+        about = {} if preview is None else to_builtins(preview)
         about.pop("problems", None)
         return {
             "namespace": found.namespace,
@@ -87,8 +85,8 @@ class Answer:
             "message": about.pop("message", found.invalid),
             "obstacles": self.obstacles,
             **about,
-            "unsupported": [dataclasses.asdict(one) for one in self.unsupported],
-            "references": [dataclasses.asdict(one) for one in self.references],
+            "unsupported": [to_builtins(one) for one in self.unsupported],
+            "references": [to_builtins(one) for one in self.references],
             "notes": [] if preview is None else list(_notes(self, preview)),
         }
 

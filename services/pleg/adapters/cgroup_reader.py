@@ -5,8 +5,9 @@ Blocks for some 10 microseconds for each file; no descriptor stays open between 
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bus.messages.usage import CgroupUsage
 from services.pleg.core.cgroup_values import CgroupFiles, MachineMemory, v1_usage, v2_usage
@@ -17,8 +18,7 @@ MAX_FILE_BYTES = 64 * 1024  # of a longer cgroup.procs the processes after them 
 _PRESSURES = ("cpu.pressure", "memory.pressure", "io.pressure")
 
 
-@dataclass(frozen=True)
-class CgroupPlace:
+class CgroupPlace(Struct, frozen=True):
     """Has the directories of one cgroup: the one of v2, or those of v1 by controller."""
 
     unified: str | None

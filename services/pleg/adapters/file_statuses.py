@@ -10,9 +10,11 @@ import os
 import stat
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+from shared.model.frozen_copy import replace
 
 PIECE_ENTRIES = 1024  # that are read at a time
 MAX_ASIDE_PARTS = 32  # of the trees of one pod that are left for a later turn

@@ -4,7 +4,6 @@ long."""
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -21,6 +20,7 @@ from services.pleg.core.pod_files import PodFiles
 from shared.config.effective import EffectiveConfig
 from shared.host.cgroup_layout import find_hierarchies
 from shared.host.cgroup_name import cgroup_name
+from shared.model.frozen_copy import replace
 from shared.model.runtime import RuntimePod
 from shared.time.clock import Clock
 

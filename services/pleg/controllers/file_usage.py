@@ -10,7 +10,8 @@ mount that does not answer delays no other pod: its next count begins after the 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bus.interface import NoAnswerError, RequestRefusedError
 from bus.messages.usage import NodeUsage, PodUsage, VolumeUsage
@@ -38,8 +39,7 @@ MAX_VOLUME_REQUESTS = 32  # to volume at the same time
 MAX_REFRESH_SECONDS = 3.0  # for which a request waits for figures
 
 
-@dataclass(frozen=True)
-class _Measured:
+class _Measured(Struct, frozen=True):
     files: PodFiles | None  # None = each measurement failed
     counted: PodFiles | None  # by the last count alone, whether it ended or was given up
     began_at: float

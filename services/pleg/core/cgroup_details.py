@@ -1,7 +1,8 @@
 """Parses the numbers of one cgroup, v1 or v2, that /metrics/cadvisor shows (node.md 7.4, 9.4). Pure."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.pleg.core.cgroup_values import UNLIMITED, key_numbers, number
 
@@ -13,8 +14,7 @@ Read = Callable[[str], bytes | None]  # reads a file of the cgroup by its name
 Numbers = dict[str, int | None]  # fields of bus.messages.cgroup_details.CgroupDetails
 
 
-@dataclass(frozen=True)
-class DeviceNumbers:
+class DeviceNumbers(Struct, frozen=True):
     """Has the I/O of one cgroup on the block device with these numbers."""
 
     major: int

@@ -3,8 +3,9 @@ A file that could not be read is None.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isfinite
+
+from msgspec import Struct
 
 from bus.messages.usage import CgroupUsage, Pressure, PressureShare
 
@@ -12,8 +13,7 @@ UNLIMITED = 1 << 62  # a memory limit above this is none
 NANOSECONDS_PER_MICROSECOND = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class MachineMemory:
+class MachineMemory(Struct, frozen=True, kw_only=True):
     """Has what counts as the limits of the root cgroup, bytes; None = not known."""
 
     memory: int | None
@@ -21,8 +21,7 @@ class MachineMemory:
     swap_usage: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class CgroupFiles:
+class CgroupFiles(Struct, frozen=True, kw_only=True):
     """Has the text of the files of one cgroup, of either version."""
 
     cpu: bytes | None = None  # cpuacct.usage; v2: cpu.stat

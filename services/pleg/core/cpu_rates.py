@@ -2,7 +2,8 @@
 seconds."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bus.messages.usage import CgroupUsage, ContainerUsage, NodeUsage, PodUsage
 from shared.model.frozen_copy import replace
@@ -10,8 +11,7 @@ from shared.model.frozen_copy import replace
 MIN_RATE_SECONDS = 5.0  # over which a rate is computed
 
 
-@dataclass(frozen=True)
-class _Sample:
+class _Sample(Struct, frozen=True):
     read_at: float
     cpu_nanoseconds: int
 

@@ -1,13 +1,13 @@
 """Has the events of the observation of pods. Decides nothing."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from shared.model.runtime import RuntimePod
 
 
-@dataclass(frozen=True)
-class Relisted:
+class Relisted(Struct, frozen=True):
     """A full list succeeded. `observed_at` is the time before its first request, at which pods that are not in it were
     absent. `unseen`: pods that are in the list but could not be inspected; nothing is known of them.
     """
@@ -17,8 +17,7 @@ class Relisted:
     unseen: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class PodObserved:
+class PodObserved(Struct, frozen=True):
     """One pod was looked at; None = the runtime has nothing of it."""
 
     uid: str
@@ -26,45 +25,39 @@ class PodObserved:
     observed_at: float
 
 
-@dataclass(frozen=True)
-class ObservationFailed:
+class ObservationFailed(Struct, frozen=True):
     """The look at one pod failed."""
 
     uid: str
 
 
-@dataclass(frozen=True)
-class ProcessExited:
+class ProcessExited(Struct, frozen=True):
     """The kernel reports that the watched process of this container or sandbox has ended."""
 
     id: str
 
 
-@dataclass(frozen=True)
-class WatchFailed:
+class WatchFailed(Struct, frozen=True):
     """The process could not be watched: it is `gone`, or the kernel refused (descriptors, permission)."""
 
     id: str
     gone: bool
 
 
-@dataclass(frozen=True)
-class RuntimeEventReceived:
+class RuntimeEventReceived(Struct, frozen=True):
     """A message of GetContainerEvents came; the uid is empty where the runtime did not name one."""
 
     uid: str
     type: str
 
 
-@dataclass(frozen=True)
-class EventStreamChanged:
+class EventStreamChanged(Struct, frozen=True):
     """The stream of GetContainerEvents opened or broke."""
 
     connected: bool
 
 
-@dataclass(frozen=True)
-class StatusContainersChanged:
+class StatusContainersChanged(Struct, frozen=True):
     """The published status of a pod names these containers as running; none = no container, or there is no status."""
 
     uid: str
@@ -73,8 +66,7 @@ class StatusContainersChanged:
     namespace: str = ""
 
 
-@dataclass(frozen=True)
-class TimePassed:
+class TimePassed(Struct, frozen=True):
     """The moment of `Observation.next_look` has come."""
 
 

@@ -1,56 +1,49 @@
 """Has the instructions of the observation of pods, which are performed in their order."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from shared.model.runtime import RuntimePod
 
 
-@dataclass(frozen=True)
-class PublishPod:
+class PublishPod(Struct, frozen=True):
     """Publish the pod on `runtime.pods`."""
 
     pod: RuntimePod
     cause: str
 
 
-@dataclass(frozen=True)
-class WithdrawPod:
+class WithdrawPod(Struct, frozen=True):
     """Delete the pod from `runtime.pods`: the runtime no longer has it."""
 
     uid: str
     cause: str
 
 
-@dataclass(frozen=True)
-class MarkComplete:
+class MarkComplete(Struct, frozen=True):
     """Mark `runtime.pods` complete: everything the runtime has is published."""
 
 
-@dataclass(frozen=True)
-class ObservePod:
+class ObservePod(Struct, frozen=True):
     """Look at this pod now; the event PodObserved or ObservationFailed follows."""
 
     uid: str
     cause: str
 
 
-@dataclass(frozen=True)
-class Relist:
+class Relist(Struct, frozen=True):
     """List everything now, before the next list is due."""
 
     cause: str
 
 
-@dataclass(frozen=True)
-class WatchProcess:
+class WatchProcess(Struct, frozen=True):
     """Watch this process, whose end is ProcessExited; where it cannot be watched, WatchFailed follows."""
 
     id: str
     pid: int
 
 
-@dataclass(frozen=True)
-class UnwatchProcess:
+class UnwatchProcess(Struct, frozen=True):
     """Stop watching the process."""
 
     id: str

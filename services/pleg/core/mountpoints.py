@@ -1,12 +1,11 @@
 """Finds where the runtime keeps images and writable layers, from its own report. Pure."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from shared.cri.interface import RuntimeFilesystems
 
 
-@dataclass(frozen=True)
-class Mountpoints:
+class Mountpoints(Struct, frozen=True):
     """Has mount points; "" = on the filesystem of the root directory. Only a split disk has two different ones."""
 
     images: str = ""

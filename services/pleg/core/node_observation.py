@@ -1,6 +1,6 @@
 """Decides the content of `node.observed`, and which changes are published at once. Reads no runtime and no /proc."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from bus.messages.pleg import NodeObserved, RuntimeHandler
 from shared.cri.interface import RuntimeCondition, RuntimeFeatures, RuntimeVersion
@@ -10,8 +10,7 @@ REPUBLISH_SECONDS = 10.0  # between two publications where only times changed
 _NO_FEATURES = RuntimeFeatures()
 
 
-@dataclass(frozen=True, kw_only=True)
-class MachineReading:
+class MachineReading(Struct, frozen=True, kw_only=True):
     """Has one reading of the machine: bytes and counts as in NodeObserved, -1 = could not be read."""
 
     memory_capacity: int = -1

@@ -3,8 +3,9 @@ Has no calls, descriptors or bus. A hint proves nothing: it only causes a look. 
 begun later counts, in any order of their arrival.
 """
 
-from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct
 
 from services.pleg.core.events import (
     Event,
@@ -37,14 +38,12 @@ CONFIRM_SECONDS = 1.0  # see _publish
 MAX_LOOKS = 8  # pods that are looked at singly; for more at the same time one list is cheaper
 
 
-@dataclass(frozen=True)
-class _Published:
+class _Published(Struct, frozen=True):
     pod: RuntimePod
     confirmed: bool
 
 
-@dataclass(frozen=True)
-class _Named:
+class _Named(Struct, frozen=True):
     """Has the containers that the status of a pod names as running; `since`: CLOCK_MONOTONIC seconds, inf once the pod
     was observed and withdrawn."""
 

@@ -4,7 +4,8 @@ time.
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from shared.model.frozen_copy import replace
 
@@ -15,8 +16,7 @@ _OLD_TASK, _OLD_LIMITED = "Task in ", re.compile(r" killed as a result of limit 
 _END = re.compile(r"Killed process (\d{1,10}),? ")
 
 
-@dataclass(frozen=True, kw_only=True)
-class OomKill:
+class OomKill(Struct, frozen=True, kw_only=True):
     """Has a killed process. `limited`: the cgroup whose limit was reached, `/` = the machine had no memory left."""
 
     process: str = ""

@@ -1,7 +1,8 @@
 """Joins what the files of a pod use with the usage of its cgroups (node.md 7.5). Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bus.messages.usage import MAX_AMOUNT, ContainerUsage, FilesystemUsage, NodeUsage, PodUsage, VolumeUsage
 from services.pleg.core.mountpoints import Mountpoints, mountpoints_of
@@ -9,8 +10,7 @@ from shared.cri.interface import FilesystemFiles, RuntimeFilesystems
 from shared.model.frozen_copy import replace
 
 
-@dataclass(frozen=True)
-class DiskUse:
+class DiskUse(Struct, frozen=True):
     """Has bytes and inodes of some files."""
 
     used: int = 0
@@ -30,8 +30,7 @@ class DiskUse:
         return DiskUse(used, min(self.inodes, filesystem.inodes_used or 0) if filesystem.inodes else self.inodes)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodFiles:
+class PodFiles(Struct, frozen=True, kw_only=True):
     """Has the use of the files of one pod at one time (wall clock seconds). `logs`: by container; `other`: of other
     files in its log directory, and of etc-hosts."""
 

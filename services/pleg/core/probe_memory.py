@@ -2,9 +2,10 @@
 It changes only with results: a steady probe has the same value after every try.
 """
 
-from dataclasses import dataclass
 from math import isfinite
 from zlib import crc32
+
+from msgspec import Struct
 
 from services.pleg.core.probe_spec import ProbeSpec
 from shared.model.probes import ProbeResult
@@ -12,8 +13,7 @@ from shared.model.probes import ProbeResult
 _RESULTS = frozenset(ProbeResult)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProbeMemory:
+class ProbeMemory(Struct, frozen=True, kw_only=True):
     """Has the counts of one worker for one container instance. `phase`: CLOCK_MONOTONIC seconds modulo the period at
     which it is due; `in_a_row`: how often the result `last` came in a row, up to the threshold."""
 

@@ -1,6 +1,6 @@
 """Has the outcome of one try of a probe, and the texts about it that API clients see (pods.md 10.2, 10.3)."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from services.pleg.core.probe_spec import ProbeKind
 from services.pleg.core.probe_worker import Verdict
@@ -9,8 +9,7 @@ MAX_OUTPUT_BYTES = 10 * 1024  # of a command's output and of a body; the rest is
 UNHEALTHY, WARNING = "Unhealthy", "ProbeWarning"
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """Has the verdict, and the output or error. `state`: the name of an ERROR's result in its event."""
 
     verdict: Verdict

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import PodProbes
 from services.pleg.core.probe_memory import ProbeMemory
@@ -29,16 +31,14 @@ class WorkerKey(NamedTuple):
     kind: ProbeKind
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """Has one moment on both clocks, in seconds; `wall` is only for the age of the runtime's timestamps."""
 
     monotonic: float
     wall: float
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """Has the start of an instance, computed once, so that a later change of the wall clock does not move it."""
 
     started_at: float

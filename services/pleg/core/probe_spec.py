@@ -1,9 +1,10 @@
 """Parses the probes of a container's spec: handler, timing, thresholds (pods.md 10.1, 10.3)."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from shared.model.objects import Object
 from shared.podspec.exec_space import MAX_SPACE_BYTES, MAX_STRING_BYTES, ExecSpace, TooLongError
@@ -28,15 +29,13 @@ class ProbeKind(StrEnum):
         return self.value.capitalize()
 
 
-@dataclass(frozen=True)
-class ExecHandler:
+class ExecHandler(Struct, frozen=True):
     """Runs a command in the container; a text is the reason why there is no command."""
 
     command: tuple[str, ...] | str
 
 
-@dataclass(frozen=True)
-class HttpHandler:
+class HttpHandler(Struct, frozen=True):
     """Sends a GET; `host` "" = the pod's address. `port` is a number or the reason why there is none."""
 
     scheme: str
@@ -46,16 +45,14 @@ class HttpHandler:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
-class TcpHandler:
+class TcpHandler(Struct, frozen=True):
     """Opens a connection; `host` and `port` as in HttpHandler."""
 
     host: str
     port: int | str
 
 
-@dataclass(frozen=True)
-class GrpcHandler:
+class GrpcHandler(Struct, frozen=True):
     """Requests the health of `service`, "" = of the server, at the pod's address."""
 
     port: int | str
@@ -65,8 +62,7 @@ class GrpcHandler:
 Handler = ExecHandler | HttpHandler | TcpHandler | GrpcHandler
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProbeSpec:
+class ProbeSpec(Struct, frozen=True, kw_only=True):
     """Has one probe of one container. Times are seconds; thresholds count results in a row."""
 
     kind: ProbeKind

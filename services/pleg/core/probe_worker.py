@@ -2,9 +2,10 @@
 Times are CLOCK_MONOTONIC seconds and arguments, so that a change of the wall clock has no effect.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
+
+from msgspec import Struct
 
 from services.pleg.core.probe_memory import ProbeMemory, fingerprint_of
 from services.pleg.core.probe_spec import ProbeKind, ProbeSpec
@@ -20,8 +21,7 @@ class Verdict(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Instance:
+class Instance(Struct, frozen=True, kw_only=True):
     """Has the container instance that the pod's status names, as the runtime shows it.
     `found_running`: it ran already at the first list of this process; `first_delay`: a share from 0 to 1 of the period.
     """

@@ -3,8 +3,9 @@ not show yet. Has ids and pids, not descriptors.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct
 
 from services.pleg.core.instructions import UnwatchProcess, WatchProcess
 from shared.model.frozen_copy import replace
@@ -18,8 +19,7 @@ LOOKS = Backoff(initial=0.005, factor=1.4)
 MAX_LOOKS = 14  # for the end of one process
 
 
-@dataclass(frozen=True)
-class _UnconfirmedExit:
+class _UnconfirmedExit(Struct, frozen=True):
     """Has a process whose end the kernel reports while the runtime still shows it running."""
 
     uid: str

@@ -3,7 +3,6 @@
 import os
 import platform
 import re
-from dataclasses import replace
 from pathlib import Path
 
 from bus.messages.podsync import NodeResources
@@ -18,6 +17,7 @@ from shared.config.gate_table import enabled
 from shared.config.nested import value_of
 from shared.host.machine import architecture, default_route_addresses, meminfo
 from shared.host.selinux import selinux_enabled
+from shared.model.frozen_copy import replace
 
 _MAX_RESOLV_CONF_BYTES = 10 << 20  # the rest of a larger file is not read
 _SIZES = {2048: "2MB", 1048576: "1GB", 64: "64KB", 32768: "32MB", 16384: "16MB", 512: "512KB"}

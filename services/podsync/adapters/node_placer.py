@@ -5,7 +5,6 @@ policies do not go together with ends no restart of this process, only the next 
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from bus.messages.podsync import NodeResources
@@ -31,6 +30,7 @@ from shared.host.machine import meminfo
 from shared.host.machine_topology import read_machine_topology
 from shared.model.cpu_list import parse_cpus, write_cpus
 from shared.model.eviction import threshold_amount
+from shared.model.frozen_copy import replace
 from shared.model.machine_topology import MachineTopology
 from shared.model.quantity import ZERO, Quantity, parse_quantity
 from shared.podspec.resources import parse_resources

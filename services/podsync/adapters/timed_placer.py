@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.podsync.core.placement.attempt import Attempt
 from services.podsync.core.placement.device_policy import NO_PLUGINS, PluginDevices
@@ -14,8 +15,7 @@ from shared.model.objects import Object, uid
 MAX_ATTEMPTS = 1000  # that are kept; those of what-if are never taken
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimedAttempt:
+class TimedAttempt(Struct, frozen=True, kw_only=True):
     """Has a placement with its duration in seconds."""
 
     attempt: Attempt

@@ -5,7 +5,6 @@ Writes the story of each pod, records Events, and marks the streams of pods comp
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 
 from bus.stream import EventRecorder
 from services.frame.launch import Context
@@ -30,6 +29,7 @@ from services.podsync.core.pod.instructions import (
     WakeAt,
 )
 from shared.files.checkpoint import Checkpoint
+from shared.model.frozen_copy import replace
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ that a newer one is about to replace is published after a second. Has the named 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from services.podsync.adapters.saver import Saver
@@ -30,6 +30,7 @@ from services.podsync.core.pod.instructions import (
     StartContainer,
 )
 from shared.files.checkpoint import Checkpoint, RecordLocation
+from shared.model.frozen_copy import replace
 from shared.process.crash import crash_point, is_armed
 from shared.process.deadlines import Deadlines, Work, work_on
 from shared.time.clock import Clock

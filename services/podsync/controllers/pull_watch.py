@@ -8,7 +8,9 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+
+from msgspec import to_builtins
 
 from bus.interface import OwnedStream
 from bus.messages.event import KubeEvent
@@ -184,7 +186,7 @@ class PullWatch:
         if lines == pulling.lines:
             return
         pulling.lines = lines
-        self._stories.add_pull(pod_uid, self._clock.wall(), asdict(item))
+        self._stories.add_pull(pod_uid, self._clock.wall(), to_builtins(item))
         if lines > 1:
             self._record(_event(pulling, item))
 
@@ -198,7 +200,7 @@ def _event(pulling: _Pulling, item: ImagePull) -> KubeEvent:
     return KubeEvent(
         type="Normal",
         reason="PullProgress",
-        message=f'Pulling image "{item.image}" since {item.seconds:.0f}s: {pull_text(asdict(item))}',
+        message=f'Pulling image "{item.image}" since {item.seconds:.0f}s: {pull_text(to_builtins(item))}',
         namespace=namespace(pod),
         name=name(pod),
         uid=uid(pod),

@@ -3,7 +3,8 @@ Gets each event with its pod as it was before, each status and each call, and ch
 """
 
 from collections import Counter
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.podsync.core.pod.allocation import DEFERRED, INFEASIBLE, RESIZE_IN_PROGRESS, RESIZE_PENDING, allocation_of
 from services.podsync.core.pod.events import CallDone, Event, PodDesired, PodUndesired
@@ -34,8 +35,7 @@ ACCEPTED = counter(
 )
 
 
-@dataclass(frozen=True)
-class _Shown:
+class _Shown(Struct, frozen=True):
     """Has what the newest status of a pod shows of its resize. `generation`: that of the pod with the resize, 0 =
     none."""
 

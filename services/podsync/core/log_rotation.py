@@ -5,8 +5,9 @@ packs that into `….gz`. Reads and writes no file.
 
 import contextlib
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from shared.model.runtime import Container, ContainerState
 
@@ -17,16 +18,14 @@ _OF_EVERY_KUBELET = "/var/log/pods"
 ASIDE = ".removing-"  # begins the name of a log directory that is being removed
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogLimits:
+class LogLimits(Struct, frozen=True, kw_only=True):
     """Has the configured limits. `size`: bytes at which a log is rotated, negative = never; `files`: per container."""
 
     size: int
     files: int
 
 
-@dataclass(frozen=True)
-class RotatedFiles:
+class RotatedFiles(Struct, frozen=True):
     """Has names of files beside one log: those to remove first, then those to pack, in this order."""
 
     remove: tuple[str, ...]

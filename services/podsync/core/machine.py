@@ -4,8 +4,9 @@ calls follow from that. Must not know how an instruction is carried out.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import RuntimeHandler
@@ -45,8 +46,7 @@ from shared.model.objects import Object
 _STOPPED = (PodState.TERMINATED, PodState.FINISHED)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """Has the constants of the core."""
 
     boot: int  # the start number

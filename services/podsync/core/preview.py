@@ -4,8 +4,9 @@ Builds the messages that would be sent and describes them; changes no tracked po
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from bus.messages.pod_preview import (
     PodPreview,
@@ -49,8 +50,7 @@ _ANY_IP = ("192.0.2.1",)  # stands for the pod's address, which it gets with its
 _NUMBERS = ("cpu_shares", "cpu_period", "cpu_quota", "memory_limit_in_bytes")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodPaths:
+class PodPaths(Struct, frozen=True, kw_only=True):
     """Has the absolute paths of what the pod would have on the node."""
 
     volumes: str
@@ -59,8 +59,7 @@ class PodPaths:
     etc_hosts: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreviewInputs:
+class PreviewInputs(Struct, frozen=True, kw_only=True):
     """Has what the preview of one pod is computed from. `verdict` None = admission waits for `waits_for`."""
 
     pod: Object

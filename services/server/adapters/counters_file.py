@@ -5,10 +5,10 @@ again, as those of a kubelet do. A file that is missing or damaged costs what pr
 """
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from services.server.core.metrics.gathered_metrics import Counters
 from shared.files.atomic import remove_unfinished, write_atomically
@@ -19,8 +19,7 @@ log = logging.getLogger(__name__)
 MAX_FILE_BYTES = 16 << 20  # an idle node has 25 KiB
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Saved:
+class _Saved(Struct, frozen=True, kw_only=True):
     generation: str
     counters: Counters
 

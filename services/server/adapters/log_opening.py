@@ -8,20 +8,21 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from io import FileIO
 from itertools import islice
 from pathlib import Path
 
+from msgspec import Struct
+
 from services.server.core.logs.log_source import unpacked_rotated
+from shared.model.frozen_copy import replace
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PASS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _MAX_NAMES = 1000  # files in a log's directory that are searched for rotated ones
 
 
-@dataclass(frozen=True)
-class LogFile:
+class LogFile(Struct, frozen=True):
     """Where a log is: `path`, absolute, and the name of the pod's log directory in it. Without that name links are
     followed, because the log files of docker are links to docker's own directory."""
 

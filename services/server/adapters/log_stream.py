@@ -7,10 +7,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
+from msgspec import Struct
 
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.listener import SERVER_NAME
@@ -24,8 +24,7 @@ RECHECK_SECONDS = 1.0  # a follower looks again this often, even when nothing wa
 MAX_STREAM_SECONDS = 4 * 3600.0  # the kubelet's write timeout (server.md 1)
 
 
-@dataclass(frozen=True)
-class LogStream:
+class LogStream(Struct, frozen=True):
     """What to stream. `running` returns whether the instance may still write; `wake` is set when that may change."""
 
     log: LogFile

@@ -1,7 +1,8 @@
 """Opens upgraded connections to the runtime's streaming server and reads its refusals (server.md 12.3)."""
 
 import asyncio
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.server.core.streams import upgrade
 from services.server.core.streams.upgrade import ResponseHead, StreamingServer, UpgradeError
@@ -13,8 +14,7 @@ BUFFER_BYTES = 128 << 10  # asyncio stops reading at twice that
 CHUNK_BYTES = 256 << 10  # copied at a time
 
 
-@dataclass(frozen=True)
-class Backend:
+class Backend(Struct, frozen=True):
     """A connection on which the runtime has answered; `raw_head` has the bytes of its answer."""
 
     reader: asyncio.StreamReader

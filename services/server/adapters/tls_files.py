@@ -8,8 +8,9 @@ import ssl
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from services.server.core.listening.tls_settings import pair_problem
 from shared.config.effective import EffectiveConfig
@@ -19,8 +20,7 @@ _MAX_LINKS = 40  # that are followed in one path, as in the kernel
 _MAX_FILE_BYTES = 1 << 20  # enough for a client CA of some hundred certificates
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """A serving pair as it was read. `issued`: it came from the API server, so that the seeds no longer count."""
 
     certificate_file: str
@@ -37,8 +37,7 @@ class BadFileError(Exception):
     """A file that cannot be used; the text is one line with the file, what is wrong, and the remedy."""
 
 
-@dataclass(frozen=True)
-class PairLocation:
+class PairLocation(Struct, frozen=True):
     """Where a serving pair may be. The names are equal where one PEM file has both."""
 
     certificate_file: str

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import asdict
+
 from bus.interface import Change, Deleted, FollowedStream, Freshness, Put
 from bus.messages.beat import Beat
 from bus.messages.followed import Followed, Replicated
@@ -96,7 +98,7 @@ class NodeState:
                 processes=self._processes,
                 beats=beats,
                 followed=self._followers(),
-                observed=None if observed is None or self._observed.stale else vars(observed),
+                observed=None if observed is None or self._observed.stale else asdict(observed),
                 node_object=None if node is None else {"node": node.node},
                 pods=(),
             )
@@ -215,11 +217,11 @@ def _facts(
     )
     return PodFacts(
         uid=uid,
-        desired=vars(desired) if desired else {},
-        status=vars(status) if status else {},
-        admitted=vars(admitted) if admitted else {},
+        desired=asdict(desired) if desired else {},
+        status=asdict(status) if status else {},
+        admitted=asdict(admitted) if admitted else {},
         runtime={"name": runtime.name, "namespace": runtime.namespace, "containers": containers} if runtime else {},
         volumes={"volumes": mounted},
-        pull=vars(pull) if pull else {},
+        pull=asdict(pull) if pull else {},
         status_known=known,
     )

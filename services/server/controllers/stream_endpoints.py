@@ -3,9 +3,9 @@
 An open stream needs neither the bus nor another process of ours (server.md 11, 12)."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from aiohttp import web
+from msgspec import Struct
 
 from bus.messages.sources import DesiredPod
 from services.server.adapters.plain_answer import plain
@@ -31,8 +31,7 @@ _RETRY_AFTER = "60"  # seconds; sent when too many streams wait for the runtime
 _Refused = web.Response
 
 
-@dataclass(frozen=True)
-class _ClientUpgrade:
+class _ClientUpgrade(Struct, frozen=True):
     """How the client upgrades its connection, and the WebSocket sub-protocols it offers."""
 
     upgrade: Upgrade

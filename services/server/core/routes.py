@@ -6,9 +6,10 @@ refuses methods and sub-paths after it. Knows nothing of who asks.
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from html import escape
+
+from msgspec import Struct, field
 
 from services.server.core.go_text import redirect_location
 
@@ -51,8 +52,7 @@ POD_STREAMS = frozenset({Endpoint.CONTAINER_LOGS, Endpoint.EXEC, Endpoint.ATTACH
 RESET = ("reset",)  # the parameters of DELETE /metrics/slis
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One registered path. `methods` () = Go's ServeMux has it, alone and for every method; else go-restful has it with
     what is below it, and `segments` are the numbers of path segments below it that a handler takes (() = any; the
     handler gets them as one text). `tree`: the ServeMux has the path with a slash at its end and redirects to it.
@@ -117,16 +117,14 @@ _DEBUG_SUBTREES = (
 )
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(Struct, frozen=True):
     """A handler is meant; `parameters` are its path segments in order (healthz: the check's name, or none)."""
 
     endpoint: Endpoint
     parameters: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """An answer without a handler. `open` = given before authentication; `go_error` = as Go's http.Error forms it."""
 
     status: int
@@ -136,8 +134,7 @@ class Refusal:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class ServedEndpoints:
+class ServedEndpoints(Struct, frozen=True):
     """What one listener serves: `debugging` = the debug handlers are on; `checks` = names under /healthz/."""
 
     debugging: bool

@@ -1,13 +1,12 @@
 """Defines the two clients through which sources reads from the API server, so that pods never wait for other
 objects."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from shared.kube.interface import ApiClient
 
 
-@dataclass(frozen=True)
-class Clients:
+class Clients(Struct, frozen=True):
     """Two clients with the same connections and one rate limit, the share of sources in kubeAPIQPS and kubeAPIBurst
     (`shared.kube.rate_share`). `node` passes it first, because after an outage hundreds of Secrets and ConfigMaps may
     be requested at once."""

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from bus.messages.sources import FoundObject
 from services.sources.controllers.api_server import ApiServer, RetryRequestError, WaitEnd
 from services.sources.controllers.live_read import FORBIDDEN_RETRIES, MAX_WAIT_SECONDS
@@ -44,13 +46,15 @@ class _CachedObject:
     reading: asyncio.Task[None] | None = None
 
 
-@dataclass(frozen=True)
-class Refreshing:
+class Refreshing(Struct, frozen=True):
     """How often objects in volumes are read without a request: at most `a_second` in all, and each at most once in
     `period` seconds."""
 
     a_second: float = 0.0  # 0 = nothing is read before it is requested
     period: float = 0.0
+
+
+_ONLY_REQUESTED = Refreshing()
 
 
 class FetchedObjects:
@@ -65,7 +69,7 @@ class FetchedObjects:
         pods: Callable[[Reference], Iterable[str]],
         *,
         is_shown: Callable[[Reference], bool] = lambda _: False,
-        refreshing: Refreshing = Refreshing(),
+        refreshing: Refreshing = _ONLY_REQUESTED,
     ) -> None:
         self._api, self._changed, self._time_to_live, self._is_shown = api, changed, time_to_live, is_shown
         self._pods = pods

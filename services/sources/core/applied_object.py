@@ -7,10 +7,10 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from shared.agent.apply_api import MAX_APPLIED_BYTES
 from shared.model.objects import Object
@@ -35,8 +35,7 @@ class RefusedError(Exception):
         self.reason, self.code = reason, code
 
 
-@dataclass(frozen=True, order=True)
-class Identity:
+class Identity(Struct, frozen=True, order=True):
     """Names an object; a pod has the name in its manifest."""
 
     kind: str

@@ -7,6 +7,8 @@ which they are to be published: removals first, so that the name is free for a p
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from bus.messages.sources import DesiredPod
 from shared.model import objects
 from shared.model.conditions import POD_CONDITIONS
@@ -15,30 +17,26 @@ from shared.model.objects import Object
 from shared.podspec.pod_source import SEEN, SOURCE, with_seen
 
 
-@dataclass(frozen=True)
-class PodRemoved:
+class PodRemoved(Struct, frozen=True):
     """A pod with this UID is in no source any more."""
 
     uid: str
 
 
-@dataclass(frozen=True)
-class PodDesired:
+class PodDesired(Struct, frozen=True):
     """A pod that is to run. `added`: its UID is new."""
 
     pod: DesiredPod
     added: bool
 
 
-@dataclass(frozen=True)
-class StatusChanged:
+class StatusChanged(Struct, frozen=True):
     """A pod whose status in the API server has changed in a way that podsync need not know at once."""
 
     pod: DesiredPod
 
 
-@dataclass(frozen=True)
-class Duplicate:
+class Duplicate(Struct, frozen=True):
     """A pod that is dropped, because an earlier pod of the same update has its name, or one from another source its
     UID. It is returned once while it stays so. `message`: the kubelet's FailedValidation text."""
 

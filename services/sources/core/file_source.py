@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from services.sources.core.yaml_document import UnreadableManifestError, read_document
 from shared.model import objects
 from shared.model.objects import Object
 from shared.podspec.static_pod import InvalidPod
 
 
-@dataclass(frozen=True, kw_only=True)
-class ManifestFile:
+class ManifestFile(Struct, frozen=True, kw_only=True):
     """One manifest file as it was read. `content` is None when it could not be read, and `unreadable` is the reason."""
 
     path: str  # absolute, as in the UID and in messages
@@ -25,8 +26,7 @@ class ManifestFile:
     being_written: bool = False  # some process has the file open for writing at this moment
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """The problem of one file. `pod`: the pod that keeps running from it, None when there is none."""
 
     path: str
@@ -34,8 +34,7 @@ class Problem:
     pod: Object | None
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """The result of one look at all files: pods by path in lexical order, and every present problem. `fresh`: the
     problems that were not in the last listing."""
 

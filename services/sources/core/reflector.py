@@ -29,10 +29,13 @@ That spreads everything they send then, and is as long as an agent may be out of
 - Node and pods have a client of their own, so no other request is before them in the queue of its rate limit.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from services.sources.core.api_objects import is_older
 from shared.kube.interface import ApiError, ApiMalformedError, ApiStatusError, ApiUnansweredError, ApiUnreachableError
+from shared.model.frozen_copy import replace
 from shared.time.backoff import Backoff
 
 # Each pause is between half and all of these, at least 0.8 s.
@@ -56,23 +59,20 @@ MAX_REFUSED_SECONDS = 300.0  # of nothing but 5xx for one version, after which t
 FROM_CACHE, NEWEST = "0", ""  # versions of a list: any version in the API server's cache; the newest state
 
 
-@dataclass(frozen=True)
-class ListAll:
+class ListAll(Struct, frozen=True):
     """Read the list as it was at version `oldest` or later, or FROM_CACHE, or NEWEST."""
 
     oldest: str = FROM_CACHE
 
 
-@dataclass(frozen=True)
-class WatchFrom:
+class WatchFrom(Struct, frozen=True):
     """Watch the changes after `version`; the server is to end the watch after `timeout` seconds."""
 
     version: str
     timeout: float
 
 
-@dataclass(frozen=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """Do nothing for `seconds`. `interruptible`: at most until the API server answers a request after an outage."""
 
     seconds: float

@@ -5,18 +5,19 @@ A restart of this process alone is no start of the agent: what was done under th
 
 import asyncio
 import logging
-from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from msgspec import Struct, field, to_builtins
+
 from shared.files.checkpoint import Checkpoint
+from shared.model.frozen_copy import replace
 
 log = logging.getLogger(__name__)
 
 AGENT = "agent"  # the key of the record
 
 
-@dataclass(frozen=True, kw_only=True)
-class AgentFacts:
+class AgentFacts(Struct, frozen=True, kw_only=True):
     """The facts about the present start of the agent. `generation`: its supervisord, "" = not known: then each process
     counts as a start of its own."""
 
@@ -78,7 +79,7 @@ class AgentRecord:
         """Save the facts as they are."""
         async with self._saving:
             try:
-                await asyncio.to_thread(self._records.save, AGENT, asdict(self.facts))
+                await asyncio.to_thread(self._records.save, AGENT, to_builtins(self.facts))
             except OSError as error:
                 log.warning("the record of the agent's start cannot be saved: %s", error)
 

@@ -3,13 +3,12 @@
 In order of urgency they are: the lease and the node's status, pod statuses, tokens, reviews, and events.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from shared.kube.interface import ApiClient
 
 
-@dataclass(frozen=True)
-class Clients:
+class Clients(Struct, frozen=True):
     """The kubelet's three clients (config.md 6.1), and those for requests of other processes.
 
     Each has its own connections. `kube`, `tokens`, `reviews` and `token_reviews` share one rate limit, the share of

@@ -6,12 +6,12 @@ API server is back, so no other request has to try. An outage is a failure of th
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from services.status.adapters.clients import Clients
 from services.status.core.outage import Outage
 from shared.kube.interface import ApiClient, ApiStatusError, ApiUnreachableError, PatchType, WatchEvent
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 
 T = TypeVar("T")

@@ -9,8 +9,9 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bus.messages.event import KubeEvent
 from services.status.adapters.event_marks_file import EventMarksFile
@@ -42,8 +43,7 @@ MAX_INTAKE_EVENTS = 5000  # that arrive in one turn of the loop
 SAVE_SECONDS = 1.0  # between two writes of the marks
 
 
-@dataclass(frozen=True)
-class _QueuedEvent:
+class _QueuedEvent(Struct, frozen=True):
     writer: str
     key: str
     event: KubeEvent

@@ -5,7 +5,6 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.metadata import version as version_of
 
 from bus.interface import Change, Deleted, FollowedStream, Put
@@ -42,6 +41,7 @@ from shared.config.gates import declared_features
 from shared.kube import paths
 from shared.kube.interface import READ_TIMEOUT_SECONDS, ApiError, ApiStatusError
 from shared.model import objects
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.time.timestamps import rfc3339
 

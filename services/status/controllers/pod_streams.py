@@ -1,6 +1,6 @@
 """Combines the streams from which pod statuses and mirror pods are written."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from bus.interface import FollowedStream
 from bus.messages.podsync import AdmittedPod, PodStatus
@@ -12,8 +12,7 @@ from shared.model.objects import Object
 NODE = "node"
 
 
-@dataclass(frozen=True)
-class PodStreams:
+class PodStreams(Struct, frozen=True):
     """Our copies of the streams, and what follows from several of them together."""
 
     statuses: FollowedStream[PodStatus]

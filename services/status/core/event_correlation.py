@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 from bus.messages.event import KubeEvent
 from services.status.core.event_counts import RecordedEvent
 
@@ -22,8 +24,7 @@ BURST, REFILL = 25.0, 300.0  # the number of events at once; the seconds until o
 COMBINED = "(combined from similar events): "
 
 
-@dataclass(frozen=True)
-class CorrelatedEvent:
+class CorrelatedEvent(Struct, frozen=True):
     """The Event object that an event is written to: a new one (`count` 1), or the first one of its kind with a higher
     count."""
 

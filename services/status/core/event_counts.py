@@ -7,15 +7,15 @@ kind that is forgotten here is counted from 1 again, as every kind is when a Go 
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 MAX_KINDS = 2048  # more than there are events on all streams
 _END_OF_TIME = 2.0**33  # wall seconds
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedEvent:
+class RecordedEvent(Struct, frozen=True):
     """The Event object of one kind: its name, how often it happened, and when first (wall seconds)."""
 
     name: str

@@ -5,10 +5,12 @@ request.
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from bus.messages.event import MAX_KEPT_EVENTS
 from services.status.core.event_correlation import CorrelatedEvent
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 
 MAX_EVENTS = 1000
@@ -18,8 +20,7 @@ Occurrence = tuple[str, str]
 """(writer, identity) of an event."""
 
 
-@dataclass(frozen=True)
-class EventWrite:
+class EventWrite(Struct, frozen=True):
     """One Event object to be written. `is_new`: as far as we know, the API server does not have it; `correlated`: the
     newest of its events; `number`: how many events it is about."""
 

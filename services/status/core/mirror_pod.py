@@ -1,7 +1,8 @@
 """Decides what is to be done about mirror pods, and makes them (pods.md 2, B.6). Pure."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.sources import DesiredPod, MirrorPod
@@ -22,8 +23,7 @@ class MirrorStep(StrEnum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True)
-class StaticPods:
+class StaticPods(Struct, frozen=True):
     """The static pods of one full name."""
 
     wanted: Object | None = None  # the pod that is to be mirrored now

@@ -1,7 +1,8 @@
 """Makes the node's conditions with their transition times, and the events and history of changes (node.md 1.7)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from shared.model.conditions import NODE_CONDITIONS, PRESSURE_CONDITIONS
 
@@ -10,8 +11,7 @@ MAX_KEPT_CHANGES = 200  # changes of conditions in the record, for `bulkhead exp
 MAX_MESSAGE_CHARACTERS = 1024  # of a condition's message in such a change
 
 
-@dataclass(frozen=True)
-class Transition:
+class Transition(Struct, frozen=True):
     """A change of a condition's status. `reason`: that of the node event to record."""
 
     reason: str

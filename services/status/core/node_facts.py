@@ -3,7 +3,7 @@
 It does not depend on how a fact is read. None = not known (yet): the Node then keeps its value.
 """
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from bus.messages.bootstrap import NodeConfigStatus
 from bus.messages.pleg import NodeImage, NodeObserved
@@ -21,8 +21,7 @@ def kubelet_version(own: str) -> str:
     return f"{KUBERNETES_RELEASE}+bulkhead.{kept.strip('.-') or '0'}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class MachineFacts:
+class MachineFacts(Struct, frozen=True, kw_only=True):
     """The facts that do not change while the process runs (node.md 1.6, nodeInfo sources)."""
 
     machine_id: str = ""
@@ -34,8 +33,7 @@ class MachineFacts:
     swap_capacity: int = 0  # bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostNetwork:
+class HostNetwork(Struct, frozen=True, kw_only=True):
     """The host's addresses as text. `resolved`: what the node's name resolves to, in the resolver's order;
     `default_routes`: the addresses that the default routes use, at most one of each family."""
 
@@ -44,8 +42,7 @@ class HostNetwork:
     default_routes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeIdentity:
+class NodeIdentity(Struct, frozen=True, kw_only=True):
     """The configured facts of the node; they do not change while the process runs."""
 
     name: str
@@ -61,8 +58,7 @@ class NodeIdentity:
     declared_features: tuple[str, ...] | None = None  # sorted; None = the Node keeps its value
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeFacts:
+class NodeFacts(Struct, frozen=True, kw_only=True):
     """The facts that the setters of `node_status` write."""
 
     identity: NodeIdentity

@@ -1,7 +1,7 @@
 """Finds the newest known version of a pod in the API server: what the watch shows or what our request returned.
 Pure."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from services.status.core.strategic_patch import without_nulls
 from shared.model.fields import dictionary
@@ -11,8 +11,7 @@ _KEPT = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "de
 _MAX_VERSION_DIGITS = 64  # int() raises for thousands of digits
 
 
-@dataclass(frozen=True)
-class Baseline:
+class Baseline(Struct, frozen=True):
     """The newest known version of a pod; None = nothing is known. `certain`: it need not be read before it is
     written."""
 

@@ -11,7 +11,8 @@ others get their complete threshold again. A reported fact (runtime or network a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from bus.messages.pleg import NodeObserved
 from shared.time.timestamps import go_duration
@@ -32,16 +33,14 @@ MAIN_LOOPS = {
 """Maps a service to the progress entry of its loop that turns regularly."""
 
 
-@dataclass(frozen=True)
-class LastBeat:
+class LastBeat(Struct, frozen=True):
     """The newest beat of a process, and the last turn of its main loop that the beat reports."""
 
     received_at: float
     turned_at: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadyInputs:
+class ReadyInputs(Struct, frozen=True, kw_only=True):
     """The inputs of the Ready condition."""
 
     now: float
@@ -55,8 +54,7 @@ class ReadyInputs:
     max_pods: int = 0
 
 
-@dataclass(frozen=True)
-class NotReady:
+class NotReady(Struct, frozen=True):
     """One reason why the node is not Ready. `presumed`: a report is missing, and we have not run for long enough to
     receive one."""
 

@@ -1,6 +1,6 @@
 """Decides when status delays a shutdown of the machine no longer. Pure; moments are seconds of CLOCK_MONOTONIC."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from shared.model.shutdown_groups import MAX_STATUS_SECONDS
 
@@ -8,8 +8,7 @@ SETTLE_SECONDS = 1.0  # for which nothing was left to write: a status of podsync
 LOOK_SECONDS = 0.1  # between two looks whether all is written
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReleaseInputs:
+class ReleaseInputs(Struct, frozen=True, kw_only=True):
     """Has what the release depends on."""
 
     now: float

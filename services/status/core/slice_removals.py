@@ -6,13 +6,13 @@ slices of a driver that went while no process was there to notice go too. Times 
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 GRACE_SECONDS = 30.0  # for a driver that restarts
 
 
-@dataclass(frozen=True)
-class Removal:
+class Removal(Struct, frozen=True):
     """Has slices to delete: those of `driver`, or where that is "" those of all drivers but `kept`."""
 
     driver: str = ""

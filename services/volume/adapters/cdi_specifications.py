@@ -1,11 +1,11 @@
 """Finds the CDI devices that the machine's specification files have: those that the container runtime can resolve. All
 calls block."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from services.volume.core.resource_claims.cdi_devices import device_names
 from shared.files.regular_file import read_regular_file
@@ -17,8 +17,7 @@ MAX_FILE_BYTES = 4 << 20
 _LIMITS = Limits(depth=64, values=200_000, characters=MAX_FILE_BYTES)
 
 
-@dataclass(frozen=True)
-class _File:
+class _File(Struct, frozen=True):
     mark: tuple[int, int, int]  # inode, time of change and size, which differ after each write
     devices: frozenset[str]
 

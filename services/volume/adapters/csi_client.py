@@ -6,7 +6,8 @@ All calls of one operation share its time limit. No error and no log line contai
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.volume.core.operations.outcome import DriverCall
 from services.volume.core.specs.csi_volume import CsiVolume
@@ -20,8 +21,7 @@ _UNCERTAIN = frozenset({"Canceled", "DeadlineExceeded", "Unavailable", "Resource
 _MAX_CONDITION_CHARACTERS = 1024  # the most of an Event
 
 
-@dataclass(frozen=True)
-class CsiDrivers:
+class CsiDrivers(Struct, frozen=True):
     """The CSI drivers that are registered.
 
     `socket` returns the path of a driver's socket, None = the driver is not registered; `called` is called in the
@@ -47,8 +47,7 @@ def is_final(code: str) -> bool:
     return code not in _UNCERTAIN
 
 
-@dataclass(frozen=True)
-class VolumeStats:
+class VolumeStats(Struct, frozen=True):
     """The answer to NodeGetVolumeStats.
 
     `figures`: unit ("BYTES", "INODES"), available, total, used; `abnormal`: whether the volume is damaged, None = the

@@ -9,11 +9,11 @@ import os
 import stat
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import orjson
+from msgspec import to_builtins
 
 from services.volume.core.device_plugins.device_resources import PluginSocket
 from shared.files.atomic import remove_unfinished, write_atomically
@@ -46,7 +46,7 @@ class DevicePluginRecord:
         """Write the record in place of the one before. Raises OSError."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         remove_unfinished(self.path)
-        content = {resource: asdict(socket) for resource, socket in sockets.items()}
+        content = {resource: to_builtins(socket) for resource, socket in sockets.items()}
         write_atomically(self.path, orjson.dumps(content, option=orjson.OPT_SORT_KEYS))
 
 

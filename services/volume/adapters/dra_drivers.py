@@ -3,7 +3,8 @@ converts their messages (interfaces.md). Each call has a connection of its own."
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.volume.core.resource_claims.device_health import Health, ReportedDevice
 from services.volume.core.resource_claims.driver_checks import Answer, Device
@@ -24,8 +25,7 @@ _HEALTH = {1: Health.HEALTHY, 2: Health.UNHEALTHY}
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CalledClaim:
+class CalledClaim(Struct, frozen=True, kw_only=True):
     """Names a claim in a call."""
 
     namespace: str

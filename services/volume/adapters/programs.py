@@ -11,16 +11,16 @@ import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _MAX_OUTPUT_CHARACTERS = 1000  # of a program's output that an error shows
 _TIMEOUT_SECONDS = 110.0
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
-@dataclass(frozen=True)
-class ProgramResult:
+class ProgramResult(Struct, frozen=True):
     """How a program ended: its exit status, and standard output and error together."""
 
     code: int

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar, TypeVarTuple
 from weakref import WeakValueDictionary
 
+from msgspec import Struct
+
 from services.volume.core.operations.mount_shares import Share
 from shared.files.tree_removal import RemovalProgress
 from shared.process.deadlines import waiting_for
@@ -41,8 +43,7 @@ class HungError(OSError):
         return str(self.strerror)
 
 
-@dataclass(frozen=True, eq=False)
-class Call:
+class Call(Struct, frozen=True, eq=False):
     """A call that is under way in its thread.
 
     `began`: monotonic seconds; `removed`: how many entries it has removed; `mount`: the mount point that it is below,

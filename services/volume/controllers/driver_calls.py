@@ -8,8 +8,9 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from bus.messages.volume import RegisteredPlugin
 from services.volume.adapters import dra_drivers
@@ -27,8 +28,7 @@ MAX_WAIT_SECONDS = 10.0  # after the start, for drivers that are about to regist
 Endpoints = Callable[[str], list[RegisteredPlugin]]
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """Has the outcome of a call by the claims' UIDs: their devices, or why the driver has failed, one line each."""
 
     devices: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)

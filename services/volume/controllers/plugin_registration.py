@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 
 from bus.interface import Bus, OwnedStream
 from bus.messages.volume import RegisteredPlugin
@@ -31,6 +30,7 @@ from services.volume.core.registration.plugin_answers import (
     with_limit,
 )
 from services.volume.core.registration.plugin_registry import Identity, PluginRegistry
+from shared.model.frozen_copy import replace
 from shared.plugin_grpc.connection import PluginCallError
 from shared.process.crash import crash_point
 from shared.time.clock import Clock

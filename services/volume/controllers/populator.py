@@ -3,7 +3,6 @@ the node's resources and labels."""
 
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import partial
 
 from bus.interface import Change, Deleted, Freshness, Put
@@ -19,6 +18,7 @@ from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec, no
 from services.volume.core.world.desired_state_of_world import DesiredStateOfWorld
 from services.volume.plugins.registry import Plugins, persistent_volume_spec, volume_of, volume_spec
 from shared.model import objects
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.pods.failures import PodFailures
 

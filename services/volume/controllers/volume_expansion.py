@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.status import REQUESTED_WRITE_TIMEOUT_SECONDS, PatchClaimStatus, PatchedClaim
@@ -19,6 +18,7 @@ from services.volume.core.specs.claim_expansion import (
 )
 from services.volume.core.specs.expansion import Expansion, ExpansionFailure
 from services.volume.core.specs.volume_claims import CLAIM
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.time.clock import Clock
 from shared.time.timestamps import rfc3339

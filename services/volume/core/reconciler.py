@@ -2,7 +2,7 @@
 `volumes.mounted`; pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from bus.messages.event import KubeEvent
 from bus.messages.volume import MountedVolumes, VolumesInUse, VolumeState
@@ -33,6 +33,7 @@ from services.volume.core.specs.volume_spec import Refused, VolumeSpec, spec_nam
 from services.volume.core.world.actual_state_of_world import ActualStateOfWorld, ActualVolume, MountState
 from services.volume.core.world.attachments import Attachments
 from services.volume.core.world.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
+from shared.model.frozen_copy import replace
 
 QUIET_SECONDS = 10.0  # for which LAGGING and UNANSWERED failures are not reported
 HOLD_SECONDS = 5.0  # after the start for which a provisional volume waits for the node's resources

@@ -7,7 +7,6 @@ The record of a volume is written before the driver is called, and removed after
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -43,6 +42,7 @@ from services.volume.plugins.csi_staging import CsiStagedVolumes, mount_group, r
 from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin, MeasuredVolumePlugin
 from shared.files.tree_removal import RemovalProgress
 from shared.host.mountinfo import containing
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.plugin_grpc.connection import PluginCallError
 from shared.pods.directory import make_directory

@@ -6,8 +6,9 @@ import errno
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
 
 from services.volume.core.files.payload import SetUpInputs
 from services.volume.core.operations.outcome import FoundVolume
@@ -15,6 +16,7 @@ from services.volume.core.specs.persistent_volume import PersistentVolume
 from services.volume.core.specs.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
 from shared.files.tree_removal import RemovalProgress
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 
 _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
@@ -26,8 +28,7 @@ _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
 }
 
 
-@dataclass(frozen=True)
-class HostPath:
+class HostPath(Struct, frozen=True):
     """A path of the node. `path`: absolute; `type` "" = the path is neither checked nor created."""
 
     path: str

@@ -1,6 +1,6 @@
 """Supports image volumes, which the runtime itself mounts into the containers (volumes.md 13.8)."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from services.volume.core.files.payload import SetUpInputs
 from services.volume.core.operations.outcome import FoundVolume
@@ -10,8 +10,7 @@ from shared.files.tree_removal import RemovalProgress
 from shared.model.objects import Object
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(Struct, frozen=True):
     """An image, which podsync pulls and passes to the runtime; nothing of it is set up here."""
 
 

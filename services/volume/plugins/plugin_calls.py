@@ -1,7 +1,6 @@
 """Performs each operation by calls of volume plugins; blocking, in a thread."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from services.volume.adapters.csi_client import NO_DRIVERS, CsiDrivers
@@ -31,6 +30,7 @@ from services.volume.plugins.plugin import (
 )
 from services.volume.plugins.registry import PLUGINS, Plugins
 from shared.files.tree_removal import RemovalProgress
+from shared.model.frozen_copy import replace
 from shared.time.clock import Clock
 
 

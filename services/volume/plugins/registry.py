@@ -4,7 +4,6 @@ A new type of volume is one file beside this one and one row here.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from services.volume.core.specs.claim_expansion import expansion_of
@@ -22,6 +21,7 @@ from services.volume.plugins.plugin import ExpandableVolumePlugin, VolumePlugin
 from services.volume.plugins.projected import ProjectedPlugin
 from services.volume.plugins.secret import SecretPlugin
 from shared.model import objects
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 
 Plugins = Mapping[str, type[VolumePlugin[Any]]]

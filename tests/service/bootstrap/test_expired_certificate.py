@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -19,6 +18,7 @@ from services.bootstrap.controllers.startup import BootstrapStartup
 from services.frame.launch import Context
 from services.frame.resumption import Resumption
 from shared.config.effective import EffectiveConfig
+from shared.model.frozen_copy import replace
 from tests.fakes.virtual_time import AtOnce, ended, on_virtual_time, until
 from tests.service.bootstrap.stage import BOOTSTRAP, REPORT, Stage
 

@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
 from services.bootstrap.core.certificate_template import CertificateFacts, client_template
 from shared.kube.credentials import credentials_path
 from shared.kube.interface import ApiClient, ApiStatusError
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.bootstrap.stage import BOOTSTRAP, NODE, REPORT, Stage

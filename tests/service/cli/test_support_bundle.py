@@ -8,7 +8,6 @@ import signal
 import stat
 import tarfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from services.cli.agent.support_bundle import MAX_ARCHIVE_BYTES
 from shared.config.effective import CredentialProvider
 from shared.config.excerpt import CONFIG_NAME
 from shared.config.loader import encode_effective, load_effective
+from shared.model.frozen_copy import replace
 from shared.story.files import directory_of
 from tests.service.cli.stage import Stage
 

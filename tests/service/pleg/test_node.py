@@ -1,8 +1,7 @@
 """`node.observed`: sent when something material changed, at most every 10 s otherwise."""
 
-from dataclasses import replace
-
 from shared.cri.interface import RuntimeCondition, RuntimeVersion
+from shared.model.frozen_copy import replace
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.pleg.world import MEMORY, READING, PlegWorld
 

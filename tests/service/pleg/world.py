@@ -3,7 +3,6 @@
 import asyncio
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from bus.interface import Change, Deleted, Put
@@ -31,6 +30,7 @@ from services.pleg.service import Pleg
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Message
 from shared.metrics.registry import Registry, Series
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, RuntimePod
 from shared.time.clock import Clock
 from tests.fakes.memory_bus import MemoryNetwork

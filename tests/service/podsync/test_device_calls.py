@@ -1,7 +1,6 @@
 """A container gets its devices when it is created, and their plugins are called before (node.md 4.15)."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from services.podsync.adapters.device_requests import DeviceRequests
 from services.podsync.core.placement.pod_placement import ContainerDevices, ContainerPlacement, PodPlacement
 from services.podsync.core.pod.call_results import ContainerCreated
 from services.podsync.core.pod.events import CallDone, CallFailed
+from shared.model.frozen_copy import replace
 from tests.service.podsync.performer import Performer, a_container, a_pod
 
 GPU, NIC = "example.com/gpu", "example.com/nic"

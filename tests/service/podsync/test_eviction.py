@@ -2,7 +2,6 @@
 
 import itertools
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from bus.messages.usage import (
 )
 from services.podsync.core.eviction import cycle
 from shared.cri.interface import ImageStatus
+from shared.model.frozen_copy import replace
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, cleared
 from tests.service.podsync.test_podsync_service import a_pod, running

@@ -4,7 +4,6 @@
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.podsync import service as podsync_service
 from services.podsync.adapters import steady_clock
 from services.podsync.controllers import node_shutdown, pod_workers
+from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState
 from shared.story.files import read_shutdown
 from shared.story.text import node_data, node_text

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from services.podsync.adapters.calls.call_slots import CallSlots
 from services.podsync.core.pod.instructions import RunPodSandbox
 from shared.cri.interface import Message
 from shared.files.checkpoint import Checkpoint, RecordLocation
+from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, on_stage

@@ -5,7 +5,6 @@ recordings. Dead sandboxes go up to a minute later in both agents, so they are n
 """
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.no_cluster import NoCluster

@@ -1,6 +1,5 @@
 """On a node with SELinux, CreateContainer asks the runtime to relabel what belongs to the pod (pods.md 6.8)."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.podsync.core.pod.events import CallDone
+from shared.model.frozen_copy import replace
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
 
 VOLUMES = {

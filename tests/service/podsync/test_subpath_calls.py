@@ -21,6 +21,7 @@ from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.pod.call_results import ContainerCreated
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import StartContainer
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
@@ -61,11 +62,7 @@ class Begun(Performer):
 
     def view(self) -> Any:
         data = MountedVolume(state=VolumeState.MOUNTED, host_path="/data")
-        return (
-            super()
-            .view()
-            .__class__(**{**vars(super().view()), "volumes": MountedVolumes(uid=UID, volumes={"data": data})})
-        )
+        return replace(super().view(), volumes=MountedVolumes(uid=UID, volumes={"data": data}))
 
 
 async def test_paths_are_expanded_asked_for_and_mounted(tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
 """The groups of PersistentVolumes reach the processes of the pod: its sandbox and its containers (volumes.md 2.9)."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.podsync.core.pod.events import CallDone
+from shared.model.frozen_copy import replace
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
 
 GROUPS = {"a": 5005, "b": 70, "c": None, "d": 5005}

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +40,7 @@ from services.frame.metrics import serve_metrics
 from services.server.service import ServerService
 from shared.config.effective import EffectiveConfig
 from shared.metrics.registry import Registry
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from tests.fakes.memory_bus import MemoryBus, MemoryNetwork
 from tests.fakes.runtime import FakeRuntime

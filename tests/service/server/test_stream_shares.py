@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import aiohttp
 import pytest
 
 from services.server.controllers import request_handler
+from shared.model.frozen_copy import replace
 from tests.service.server.main_listener import MainListener, main_listener
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, UID, Node, configuration, pod_log
 from tests.service.server.spdy_backend import streaming_backend

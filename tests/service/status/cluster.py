@@ -1,7 +1,6 @@
 """Pods between podsync and the API server's double: sources and podsync are played, status is the real thing."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +24,7 @@ from services.status.core.pod_status_merge import status_patch
 from shared.config.effective import EffectiveConfig
 from shared.kube import paths
 from shared.metrics.registry import Registry
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object, annotations
 from tests.fakes.api_resources import NEWEST, OlderServer, target_of
 from tests.fakes.api_server import FakeApiServer

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from shared.config.effective import EffectiveConfig
 from shared.kube import paths
 from shared.kube.interface import ApiError, PatchType
 from shared.metrics.registry import Registry
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from tests.fakes.api_resources import NEWEST, OlderServer
 from tests.fakes.api_server import FakeApiServer, FakeClient

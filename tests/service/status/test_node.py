@@ -1,6 +1,5 @@
 """The Node in the API server: registered, reported, and right again after whatever happened to it or to us."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 
 from bus.messages.pleg import NodeImage, NodeImages
 from bus.messages.podsync import NodePressure
+from shared.model.frozen_copy import replace
 from tests.fakes.api_resources import V1_20
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.status.node_stage import DISK_PRESSURE, NAME, NODE, WELL, node_stage

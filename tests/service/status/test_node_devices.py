@@ -1,9 +1,9 @@
 """The Node shows the devices that podsync publishes, also while podsync does not know them (node.md 4.15)."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from bus.messages.podsync import NodeResources
+from shared.model.frozen_copy import replace
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.status.node_stage import NODE, RESOURCES, node_stage
 

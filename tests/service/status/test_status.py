@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from services.status.controllers.node_conditions import BOOTSTRAP_IS_SILENT
 from services.status.core.ready import MAIN_LOOPS
 from services.status.service import Status, build
 from shared.config.effective import EffectiveConfig
+from shared.model.frozen_copy import replace
 from shared.time.timestamps import rfc3339_micro
 from tests.fakes.followed import FollowedStream
 from tests.fakes.memory_bus import MemoryNetwork

@@ -6,7 +6,6 @@ import itertools
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from services.volume.core.mounting import orphans
 from services.volume.core.operations import operation_backoff
 from services.volume.core.registration import plugin_registry
 from services.volume.plugins import csi_block, csi_staging
+from shared.model.frozen_copy import replace
 from tests.fakes.csi_driver import EXPAND, STAGE, STATS, CsiDriver
 from tests.fakes.followed import FollowedStream
 from tests.service.volume.cluster import Cluster

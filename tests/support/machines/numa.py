@@ -1,9 +1,10 @@
 """Machines with one to eight NUMA nodes: their topology, and the files of /proc and /sys in which a kernel shows it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from shared.model.cpu_list import write_cpus
+from shared.model.frozen_copy import replace
 from shared.model.machine_topology import Cpu, MachineTopology, NumaNode
 
 GIB = 2**30

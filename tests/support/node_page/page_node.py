@@ -7,7 +7,6 @@ import random
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.report.processes import ProcessFacts
 from services.server.controllers.node_state import NodeState
 from services.server.core.pages.node_history import NodeHistory
+from shared.model.frozen_copy import replace
 from shared.process.identity import identity_of
 from shared.story.files import directory_of
 from tests.fakes.memory_bus import ManualClock, MemoryNetwork

@@ -16,12 +16,12 @@ import tarfile
 import time
 import urllib.error
 import urllib.request
-from dataclasses import replace
 from email.message import Message
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from tests.support.agents.free_ports import free_ports
 from tests.support.clusters.control_plane_certificates import Authority

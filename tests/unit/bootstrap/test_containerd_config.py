@@ -2,13 +2,13 @@
 
 import json
 import tomllib
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from services.bootstrap.core.containerd_config import Machine, read_version, render_config, render_network
 from shared.config.effective import EmbeddedContainerd
+from shared.model.frozen_copy import replace
 
 EMBEDDED = EmbeddedContainerd(
     root="/r", state="/s", socket="/run/b/c.sock", config_file="/run/b/c.toml", cni_conf_dir="/run/b/cni", bridge="b0",

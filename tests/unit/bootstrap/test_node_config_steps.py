@@ -1,6 +1,5 @@
 """Each step towards the configuration that the Node names, from every state that a kill or an error can leave."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from services.bootstrap.core.node_config import (
     next_step,
 )
 from shared.model.config_source import ConfigSource
+from shared.model.frozen_copy import replace
 
 
 def source(name: str, version: str = "1") -> ConfigSource:

@@ -3,7 +3,6 @@
 import stat
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from services.bootstrap.adapters.node_credentials import (
 )
 from services.bootstrap.core.client_plan import ClientPlan
 from shared.config.effective import EffectiveConfig
+from shared.model.frozen_copy import replace
 from tests.unit.bootstrap.kubeconfigs import encoded, inline, kubeconfig, write
 from tests.unit.kube.tls_world import Authority, write_pair
 

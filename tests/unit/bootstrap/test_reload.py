@@ -2,7 +2,6 @@
 
 import logging
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from shared.config.findings import WARNING, ConfigurationRefusedError, Finding
 from shared.config.loader import load_effective
 from shared.config.resolve import Resolved
 from shared.errors import OperatorError
+from shared.model.frozen_copy import replace
 
 
 class Node:

@@ -1,6 +1,5 @@
 """What becomes of the pods of a run once, and when the run is complete."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from bus.messages.podsync import PodStatus
 from bus.messages.sources import DesiredPod
 from services.bootstrap.core.run_once import MAX_START_SECONDS, advance, progress
+from shared.model.frozen_copy import replace
 from shared.model.run_once import Outcome, PodResult, RunOnceRecord
 
 BEGUN = RunOnceRecord(generation="boot/17/1", began=100.0)

@@ -1,7 +1,7 @@
 """What may travel: dataclasses and their JSON, the size cap, the protocol version."""
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 
 from bus import codec
 from bus.frames import UpdateHead, UpdateKind
+from shared.model.frozen_copy import replace
 
 
 class Colour(StrEnum):

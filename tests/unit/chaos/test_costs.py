@@ -1,7 +1,6 @@
 """What a cell may cost: nothing but a few seconds, and exec sessions only where a victim carries their bytes."""
 
-from dataclasses import replace
-
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from tests.chaos.cells import Cell, Hit, Moment
 from tests.chaos.costs import DIRECT, PROXIED, Again, Costs, Limits, complaints, differences, made_again, replaced

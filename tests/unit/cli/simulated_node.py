@@ -1,10 +1,11 @@
 """A node with systemd and two kubelets, for the loop of a takeover: files and systemd outlive the command, which is
 killed at any call."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from services.cli.takeover.plan import Intent, Kubelet, Observed, Step
 from services.cli.takeover.record import Record
+from shared.model.frozen_copy import replace
 
 
 class KilledError(BaseException):

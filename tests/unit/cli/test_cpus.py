@@ -1,7 +1,8 @@
 """Who has which CPUs and NUMA memory, as a table and as data."""
 
-import dataclasses
 from typing import Any
+
+from msgspec import to_builtins
 
 from services.cli.agent.cpus import CpuReport, cpu_lines, cpu_report
 from tests.support.machines.numa import GIB, NumaMachine
@@ -72,5 +73,5 @@ def test_a_cpu_that_went_offline_stays_with_its_container_and_has_no_place() -> 
 def test_memory_that_no_container_has_is_said_and_is_in_the_data() -> None:
     report = cpu_report(RESOURCES, [], MACHINE)
     assert cpu_lines(report, 0)[-2:] == ["", "no container has memory of NUMA nodes alone"]
-    first = dataclasses.asdict(report)["allocatable_memory"][0]
+    first = to_builtins(report)["allocatable_memory"][0]
     assert first == {"nodes": (0,), "kind": "memory", "size_bytes": 15 * GIB, "container": None}

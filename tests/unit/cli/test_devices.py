@@ -1,9 +1,9 @@
 """`bulkhead devices` shows which devices the node has, and which containers have them, as tables and as data."""
 
-import dataclasses
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from services.cli.agent.devices import Health, device_lines, device_report
 from shared.time.timestamps import local_text
@@ -65,7 +65,7 @@ def test_the_device_of_a_resource_that_no_plugin_has_any_more_is_shown_with_its_
 
 
 def test_the_data_has_moments_as_kubernetes_writes_them() -> None:
-    data = dataclasses.asdict(device_report([GPUS], [WEB]))
+    data = to_builtins(device_report([GPUS], [WEB]))
     assert data["resources"][0] == {
         "resource": GPU,
         "connected": True,

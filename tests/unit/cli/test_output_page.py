@@ -1,6 +1,5 @@
 """docs/output.md has the keys that the commands print as JSON and YAML."""
 
-import dataclasses
 import json
 import re
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import fields
 
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeImage
@@ -39,6 +39,7 @@ from services.cli.what_if.candidates import Candidate
 from services.report.node import ProcessRow, Report, RuntimeRow, StreamRow
 from services.report.pod_rows import PodRow
 from shared.config.findings import ERROR, Finding
+from shared.model.frozen_copy import replace
 from shared.podspec.support import Effect, Unsupported
 from shared.story.lines import Story
 from shared.story.restarts import Restart
@@ -54,7 +55,7 @@ PREFLIGHT = preflight_findings.Report(node="here", findings=(), pods=())
 
 def names(kind: type[Any]) -> set[str]:
     """The fields of a dataclass."""
-    return {field.name for field in dataclasses.fields(kind)}
+    return {field.name for field in fields(kind)}
 
 
 def of_takeover() -> dict[str, Any]:
@@ -140,5 +141,5 @@ def test_top_and_explain_node_have_the_keys_in_the_text() -> None:
 
 def test_yaml_has_the_same_values_as_json_also_of_enumerations() -> None:
     field = Unsupported(field="spec.nodeName", effect=Effect.REJECTED, consequence="the pod is rejected")
-    answer = dataclasses.replace(WHAT_IF, unsupported=(field,)).data
+    answer = replace(WHAT_IF, unsupported=(field,)).data
     assert yaml.safe_load(dump(answer, "yaml")) == json.loads(dump(answer, "json"))

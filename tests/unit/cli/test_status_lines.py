@@ -1,11 +1,10 @@
 """What `bulkhead status` prints of many pods: the verdict above them stays in sight in a terminal."""
 
-import dataclasses
-
 from services.cli.agent.status import status_lines
 from services.cli.terminal.table import Paint
 from services.report.node import Report, RuntimeRow
 from services.report.pod_rows import PodRow
+from shared.model.frozen_copy import replace
 
 
 def waiting(number: int) -> PodRow:
@@ -45,5 +44,5 @@ def test_at_40_columns_no_line_is_longer() -> None:
 
 
 def test_the_reason_of_a_runtime_gives_the_terminal_no_command() -> None:
-    found = dataclasses.replace(report(1), pods_by_state={"Error\x1b[2J\r\n": 1})
+    found = replace(report(1), pods_by_state={"Error\x1b[2J\r\n": 1})
     assert status_lines(found, "text", 0, Paint(False))[-3:][0] == "pods: 1 (1 Error\\x1b[2J\\r\\n)"

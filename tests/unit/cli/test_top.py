@@ -1,12 +1,11 @@
 """CPU and memory of pods and containers as a table."""
 
-from dataclasses import replace
-
 import pytest
 
 from bus.messages.usage import CgroupUsage, ContainerUsage, FoundUsage, NodeUsage, PodUsage
 from services.cli.agent.top import choose_pods, lacks_cpu, usage_lines, with_cpu
 from shared.errors import OperatorError
+from shared.model.frozen_copy import replace
 
 
 def cgroup(millicores: int | None, mebibytes: int) -> CgroupUsage:

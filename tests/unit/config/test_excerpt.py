@@ -1,16 +1,17 @@
 """The fields of config.json that commands read without the configuration's types."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from shared.config.effective import EffectiveConfig
 from shared.config.excerpt import CONFIG_NAME, load_excerpt
 from shared.config.loader import encode_effective, load_effective
 from shared.errors import OperatorError
+from shared.model.frozen_copy import replace
 
 CONFIG = EffectiveConfig(node_name="größe", root_dir="/k", run_dir="/r", log_dir="/l\udc80", cert_dir="/c")
 
@@ -20,7 +21,7 @@ def test_its_values_are_those_of_the_whole_configuration(tmp_path: Path, kubecon
     config = replace(CONFIG, kubeconfig=kubeconfig, container_runtime_endpoint="unix:///r.sock")
     (tmp_path / CONFIG_NAME).write_bytes(encode_effective(config, "1"))
     found = load_excerpt(str(tmp_path))
-    assert {name: getattr(config, name) for name in vars(found)} == vars(found)
+    assert {name: getattr(config, name) for name in asdict(found)} == asdict(found)
     assert found.joins_cluster is config.joins_cluster
 
 

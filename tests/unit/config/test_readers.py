@@ -2,7 +2,7 @@
 
 import ast
 from collections import defaultdict
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from shared.config.readers import (
     changes,
     restarted_by,
 )
+from shared.model.frozen_copy import replace
 
 ROOT = Path(__file__).parents[3] / "services"
 SETTINGS = {field.name for field in fields(EffectiveConfig)} | {"joins_cluster"}

@@ -8,12 +8,12 @@ import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shared.cri.interface import Message, Runtime, RuntimeCallError
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 
 BUSY_SECONDS = 60  # that a command or the end of a shell may take; on an idle machine both take milliseconds

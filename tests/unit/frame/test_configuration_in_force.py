@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from shared.config.effective import EffectiveConfig
 from shared.config.excerpt import CONFIG_NAME
 from shared.config.loader import encode_effective
 from shared.files.atomic import write_atomically
+from shared.model.frozen_copy import replace
 from tests.support.waits.deadline import WAIT_SECONDS
 
 GENERATION = "boot/17/1"

@@ -4,7 +4,6 @@ import asyncio
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from services.frame.configuration_wait import ConfigurationWait
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import encode_effective
 from shared.files.atomic import write_atomically
+from shared.model.frozen_copy import replace
 from shared.process import crash
 from shared.process.deadlines import Deadlines
 from shared.process.watchdog import StallDetector, Watchdog

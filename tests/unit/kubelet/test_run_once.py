@@ -1,13 +1,13 @@
 """The result that `kubelet --runonce` prints, and its exit code."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from services.kubelet.run_once import report
 from shared.agent.run_once import RUN_ONCE_FILE, load_record, save_record
+from shared.model.frozen_copy import replace
 from shared.model.run_once import Outcome, PodResult, RunOnceRecord
 
 JOB = PodResult(namespace="default", name="job-here", uid="1", outcome=Outcome.SUCCEEDED)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from services.pleg.adapters.cgroup_reader import CgroupPlace, place_of
 from services.pleg.adapters.machine_info import read_machine_info
 from services.pleg.core.cgroup_details import DeviceNumbers, v1_details, v1_io, v2_details, v2_io
 from shared.host.cgroup_layout import Hierarchies
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from tests.fakes.memory_bus import ManualClock
 from tests.unit.pleg.cgroup_trees import CONTAINER, UID, V1_POD, V2_CONTAINER, V2_POD, lay_out_v1, lay_out_v2

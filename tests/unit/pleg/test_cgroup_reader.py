@@ -3,10 +3,10 @@
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from msgspec.structs import fields
 
 from bus.messages.usage import CgroupUsage, Pressure, PressureShare
 from services.pleg.adapters.cgroup_reader import place_of, place_of_process, read_usage

@@ -3,7 +3,6 @@
 import itertools
 import math
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from services.pleg.core.mountpoints import Mountpoints, mountpoints_of
 from services.pleg.core.pod_files import DiskUse, PodFiles, at_least, with_files, with_runtime_files, with_use
 from services.volume.adapters.volume_usage import usage_of_filesystem
 from shared.cri.interface import FilesystemFiles, RuntimeFilesystems
+from shared.model.frozen_copy import replace
 from tests.unit.pleg.counted import Chain, disk_usage, measure_pod
 
 UID = "u"

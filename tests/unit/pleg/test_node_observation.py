@@ -1,12 +1,11 @@
 """When a change of node facts is material."""
 
-from dataclasses import replace
-
 import pytest
 
 from bus.messages.pleg import NodeObserved
 from services.pleg.core.node_observation import MachineReading, NodeObservation, is_material
 from shared.cri.interface import RuntimeCondition, RuntimeVersion
+from shared.model.frozen_copy import replace
 
 NODE = NodeObserved(
     observed_at=1.0,

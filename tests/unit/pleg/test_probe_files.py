@@ -7,6 +7,7 @@ import pytest
 from services.pleg.adapters import probe_files
 from services.pleg.adapters.probe_files import ProbeFiles
 from services.pleg.core.probe_memory import ProbeMemory
+from shared.model.frozen_copy import replace
 
 MEMORY = ProbeMemory(
     container="c", kind="liveness", container_id="abc", fingerprint=7, result="success", last="failure", in_a_row=2,
@@ -51,6 +52,5 @@ def test_what_cannot_be_replaced_is_removed_for_it_is_no_longer_so(
 
 def test_a_memory_that_no_worker_can_have_written_is_not_sound() -> None:
     for odd in ({"result": "x"}, {"last": "y"}, {"in_a_row": -1}, {"phase": float("nan")}):
-        fields = {name: getattr(MEMORY, name) for name in MEMORY.__dataclass_fields__}
-        assert not ProbeMemory(**fields | odd).sound
+        assert not replace(MEMORY, **odd).sound
     assert MEMORY.sound

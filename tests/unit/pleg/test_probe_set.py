@@ -1,6 +1,5 @@
 """Which containers of a pod are probed, for how long, and what outlives the process that did it."""
 
-from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
@@ -8,6 +7,7 @@ from bus.messages.podsync import PodProbes
 from services.pleg.core.probe_set import Moment, ProbeSet, WorkerKey
 from services.pleg.core.probe_spec import ProbeKind, TcpHandler
 from services.pleg.core.probe_worker import Verdict
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 
 PROBE: dict[str, Any] = {"tcpSocket": {"port": "up"}, "periodSeconds": 10, "failureThreshold": 3}

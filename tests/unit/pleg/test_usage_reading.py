@@ -4,7 +4,6 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from services.pleg.adapters.usage_reading import UsageReading, parent_of_pod
 from services.pleg.core.cpu_rates import CpuRates
 from services.pleg.core.pod_usage import running_containers, sum_of
 from shared.host.cgroup_layout import Hierarchies
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod
 from tests.fakes.memory_bus import ManualClock
 from tests.unit.pleg.cgroup_trees import CONTAINER, UID, V1_POD, V2_CONTAINER, V2_POD, lay_out_v1, lay_out_v2

@@ -1,6 +1,6 @@
 """Plays podsync's core against `runtime_model`: calls take effect at once, or not, and the process may be killed."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from bus.messages.device_plugins import DeviceResource
@@ -43,6 +43,7 @@ from services.podsync.core.pod.instructions import (
 )
 from services.podsync.core.pod.published_items import Published
 from shared.model.device_action import DeviceAction
+from shared.model.frozen_copy import replace
 from shared.model.probes import ProbeResult
 from shared.model.runtime import ContainerState
 from tests.unit.podsync.pods import Pod, a_container, a_pod, every_step

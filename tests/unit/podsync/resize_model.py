@@ -1,8 +1,9 @@
 """What a resize does to a model of the kernel and the runtime: the values of cgroups, and those of containers."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import asdict
 
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from services.podsync.core.cri.resize_writes import (
@@ -14,6 +15,7 @@ from services.podsync.core.cri.resize_writes import (
 )
 from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.pod.instructions import ResizePod
+from shared.model.frozen_copy import replace
 
 NODE = NodeFacts(node_name="node1", memory_capacity=8 << 30, cgroup_v2=False)
 _OF_CGROUP = {"memory_limit": "memory", "cpu_quota": "cpu", "cpu_shares": "shares"}
@@ -32,7 +34,7 @@ def perform(
 ) -> str:
     """Put it into the model; return what changed, such as `pod memory 1000` or `c cpu 20000`."""
     if isinstance(write, WriteCgroup):
-        given = {name: value for name, value in vars(write.values).items() if value not in (None, {}, "")}
+        given = {name: value for name, value in asdict(write.values).items() if value not in (None, {}, "")}
         cgroups[call.uid] = replace(cgroups[call.uid], **given)
         changed = {_OF_CGROUP[name]: value for name, value in given.items() if name in _OF_CGROUP}
         name = "pod"

@@ -3,7 +3,7 @@
 Not a test of the runtime client: just enough of a runtime to let the core's decisions run to their end.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from bus.messages.device_plugins import AllocatedDevices
@@ -37,6 +37,7 @@ from services.podsync.core.pod.instructions import (
     StartContainer,
 )
 from shared.cri.interface import ImageStatus
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from tests.unit.podsync import resize_model
 from tests.unit.podsync.pods import Pod

@@ -1,7 +1,6 @@
 """What podsync must not do on a guess: decide, show or wait by unknown inputs, or by a clock that was set."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from services.podsync.core.machine import PodSync
 from services.podsync.core.pod.events import NodeChanged, PodDesired, RuntimeChanged
 from services.podsync.core.pod.instructions import ReportInternalError
 from services.podsync.core.pod.tracked_pod import TrackedPod
+from shared.model.frozen_copy import replace
 from shared.time.timestamps import rfc3339
 from tests.unit.podsync.play import Play
 from tests.unit.podsync.test_api_pods import DELETION, a_play, an_api_pod, changed, node, sized, status_of

@@ -1,6 +1,5 @@
 """What podsync does with pods, tests of the core alone: no runtime, no clock, no disk."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from services.podsync.core.pod.instructions import KillPod, LookAtPod, SavePod
 from services.podsync.core.pod.lifecycle import IllegalEdgeError, moved
 from services.podsync.core.pod.saved import Saved
 from services.podsync.core.pod.tracked_pod import TrackedPod
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from tests.unit.podsync.play import Play, a_pod, every_step
 

@@ -1,12 +1,12 @@
 """Faults around podsync, tests of the core alone: lost records, late events, cancelled calls, a runtime that hangs."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.podsync.core.pod.events import PodObserved, VolumesChanged
+from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState
 from tests.unit.podsync.play import Play, a_pod
 

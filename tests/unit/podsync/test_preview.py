@@ -1,6 +1,5 @@
 """What would become of a pod: its cgroup, images and mounts, and what keeps it from starting."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from services.podsync.core.preview import DIRECTORIES, PodPaths, PreviewInputs, 
 from services.volume.plugins.registry import PLUGINS
 from shared.config.effective import CredentialProvider
 from shared.cri.interface import ImageStatus
+from shared.model.frozen_copy import replace
 from shared.podspec.defaults import apply_defaults
 from tests.unit.podsync.pods import a_container, a_pod
 

@@ -1,11 +1,10 @@
 """A runtime that restarts: a pod goes on within moments of its return, also when no other call has failed; and what it
 stops later has its grace period and its preStop hook (pods.md 8.2)."""
 
-from dataclasses import replace
-
 import pytest
 
 from services.podsync.core.outcomes import UNAVAILABLE_RETRIES
+from shared.model.frozen_copy import replace
 from shared.model.runtime import SandboxState
 from tests.unit.podsync.play import Play, a_container, a_pod
 from tests.unit.podsync.test_api_pods import a_play, an_api_pod

@@ -1,6 +1,5 @@
 """A pod that has finished here runs again, as another agent of the node started it while this one was stopped."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.events import PodEvicted, SourcesFreshness
 from services.podsync.core.pod.instructions import Call
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, Sandbox, SandboxState
 from shared.podspec.hashing import container_hash
 from tests.unit.podsync.play import Play, a_container, a_pod, every_step

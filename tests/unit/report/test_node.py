@@ -1,7 +1,5 @@
 """The state of the agent from beats and followed streams."""
 
-from dataclasses import replace
-
 import pytest
 
 from bus.messages.beat import Beat
@@ -10,6 +8,7 @@ from bus.messages.services import SERVICES
 from bus.messages.streams import NODE_OBJECT, PODS_API_STATUS, PODS_DESIRED, PODS_MIRRORS
 from services.report.node import ReportInputs, report
 from services.report.processes import ProcessFacts
+from shared.model.frozen_copy import replace
 
 OF_THE_API_SERVER = (NODE_OBJECT, PODS_API_STATUS, PODS_MIRRORS)
 EMPTY = Replicated(incarnation="s", number=0, items=0, complete=False, stale=False)

@@ -1,7 +1,5 @@
 """/metrics/cadvisor from one reading: names, labels, units and times as dashboards expect them."""
 
-from dataclasses import replace
-
 from prometheus_client.parser import text_string_to_metric_families
 
 from bus.messages.cgroup_details import CgroupDetails, DeviceIo, FoundCgroups, HostFilesystem, MachineInfo
@@ -14,6 +12,7 @@ from bus.messages.usage import (
     PressureShare,
 )
 from services.server.core.metrics.cadvisor_metrics import cadvisor_page
+from shared.model.frozen_copy import replace
 
 AT = 1_700_000_000.25
 SOME = PressureShare(total=2_000_000, avg10=0, avg60=0, avg300=0)

@@ -1,7 +1,6 @@
 """Which connection ends when there are too many, or they have sent too much."""
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -15,6 +14,7 @@ from services.server.core.listening.connections import (
     ConnectionTable,
     OpenConnection,
 )
+from shared.model.frozen_copy import replace
 
 LIMITS = ConnectionLimits(
     unauthorized=6, unauthorized_of_address=4, unauthorized_bytes=1000, authorized=5, authorized_of_address=4

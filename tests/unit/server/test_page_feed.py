@@ -1,7 +1,6 @@
 """The document of the node page, what has changed in it, and the events that pages get."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 from bus.messages.beat import Beat
@@ -12,6 +11,7 @@ from services.report.node import Report, ReportInputs, report
 from services.report.pod_rows import PodFacts, PodRow, pod_row
 from services.report.processes import ProcessFacts
 from services.server.core.pages.page_feed import Document, PageFeed, changes
+from shared.model.frozen_copy import replace
 
 NO_HISTORY: dict[str, Any] = {"at": [], "values": {}}
 OBSERVED = {

@@ -1,7 +1,6 @@
 """/stats/summary and /metrics/resource from one reading: names, units, times, and what is absent when not known."""
 
 import json
-from dataclasses import replace
 
 import orjson
 import pytest
@@ -23,6 +22,7 @@ from bus.messages.usage import (
 )
 from services.server.core.metrics.resource_metrics import resource_page
 from services.server.core.metrics.stats_summary import summary, with_one_space
+from shared.model.frozen_copy import replace
 
 AT, TIME = 1_700_000_000.25, "2023-11-14T22:13:20Z"
 SHARE = PressureShare(total=7, avg10=0.5, avg60=0.25, avg300=0.0)

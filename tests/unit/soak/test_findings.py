@@ -1,8 +1,8 @@
 """A leak is found, and what is no leak is not: samples made by hand."""
 
-from dataclasses import replace
 from typing import Any
 
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from tests.soak.findings import THREADS_TO_SPARE, check_memory, check_pods, compare, is_empty, memory_by_process
 from tests.soak.log_lines import complaints_of

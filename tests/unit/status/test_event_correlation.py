@@ -1,6 +1,5 @@
 """What becomes of events that look alike: combined, counted, dropped; with a clock, and as recorded of a Go kubelet."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from bus.messages.event import KubeEvent
 from services.status.core.event_correlation import BURST, MAX_KEYS, CorrelatedEvent, EventCorrelator
 from services.status.core.event_object import event_object
+from shared.model.frozen_copy import replace
 from tests.support.recorded.pods import recording
 
 EVENT = KubeEvent(

@@ -1,7 +1,6 @@
 """The core/v1 Event: every field, its name, what a patch changes, and which refusals are dropped silently."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -18,6 +17,7 @@ from services.status.core.event_object import (
 )
 from services.status.core.event_refusal import is_namespace_gone
 from shared.kube.interface import ApiStatusError
+from shared.model.frozen_copy import replace
 
 EVENT = KubeEvent(
     type="Warning",

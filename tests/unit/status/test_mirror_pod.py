@@ -1,6 +1,5 @@
 """Mirror pods: what one looks like, which static pod has one, and when it is created, replaced or deleted."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.sources import DesiredPod, MirrorPod
 from services.status.core.mirror_pod import MirrorStep, StaticPods, decide, mirror_pod, static_pods
+from shared.model.frozen_copy import replace
 
 KEY = "web-n1_default"
 NODE = {"metadata": {"name": "n1", "uid": "node-1"}}

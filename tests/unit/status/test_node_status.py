@@ -1,7 +1,6 @@
 """The status setters: what they write, what they leave alone, and that no odd Node stops them."""
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from services.status.core.node_conditions import with_api_conditions
 from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
 from services.status.core.node_status import rebooted, volumes_in_use, with_status
 from shared.model.config_source import ConfigSource
+from shared.model.frozen_copy import replace
 
 OBSERVED = NodeObserved(
     observed_at=1,

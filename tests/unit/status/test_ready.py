@@ -1,7 +1,6 @@
 """The table of node.md 1.7, line by line: why a node is not Ready, with which text, and when it is reported."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from services.status.core.ready import (
     reportable,
     turned_at,
 )
+from shared.model.frozen_copy import replace
 
 NOW = 10_000.0
 WELL = NodeObserved(

@@ -1,10 +1,9 @@
 """When status lets a shutdown of the machine go on: once all is written, or its time is over."""
 
-from dataclasses import replace
-
 import pytest
 
 from services.status.core.shutdown_release import LOOK_SECONDS, ReleaseInputs, may_release, next_look
+from shared.model.frozen_copy import replace
 
 GIVEN = ReleaseInputs(now=130.0, began=100.0, pods_seconds=60.0, is_over=True, written_since=129.0)
 

@@ -1,7 +1,5 @@
 """Which resources the node has as device plugins register, list, end and come back (node.md 4.15)."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +12,7 @@ from services.volume.core.device_plugins.device_resources import (
     PluginSocket,
 )
 from services.volume.core.device_plugins.plugin_checks import UnusableDevicesError
+from shared.model.frozen_copy import replace
 
 GPU = "example.com/gpu"
 TWO = (Device(id="a", healthy=True), Device(id="b", healthy=False))

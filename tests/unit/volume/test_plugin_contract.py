@@ -4,7 +4,6 @@ effects, set-up and teardown that may be killed before any system call, a recons
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from services.volume.plugins import csi_staging, local, nfs
 from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePlugin
 from services.volume.plugins.registry import PLUGINS, persistent_volume_spec, volume_spec
 from shared.files.tree_removal import RemovalProgress
+from shared.model.frozen_copy import replace
 from shared.time.clock import SystemClock
 from tests.fakes.csi_driver import CsiDriver
 from tests.fakes.disk_plugin import WITH_DISKS

@@ -1,11 +1,11 @@
 """When a token is renewed, and what happens when that fails."""
 
 import math
-from dataclasses import replace
 
 import pytest
 
 from services.volume.core.files.token_cache import CachedToken, TokenCache, TokenError, TokenKey
+from shared.model.frozen_copy import replace
 
 HOUR, DAY = 3600, 24 * 3600
 KEY = TokenKey("shop", "builder", (), HOUR, "web", "u1")

@@ -5,7 +5,6 @@ The core composes the messages (`*_config`). Nothing is begun for a pod that is 
 import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 
 from services.podsync.adapters.calls.call_slots import CallPriority
 from services.podsync.adapters.calls.device_calls import prepare_devices
@@ -32,6 +31,7 @@ from services.podsync.core.pod.call_results import ContainerCreated, PartListed,
 from services.podsync.core.pod.events import DIRECTORIES_FAILED, SANDBOX_STATUS_FAILED, CallDone
 from services.podsync.core.pod.instructions import CreateContainer, PreparePod, RunPodSandbox, StartContainer
 from shared.cri.interface import RuntimeCallError
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.runtime import Container
 from shared.podspec.containers import MANY_ENTRIES, every_container

@@ -2,8 +2,6 @@
 (node.md 4.15). Decides nothing.
 """
 
-from dataclasses import replace
-
 from services.podsync.adapters.calls.pod_operations import PodOperations, PodView
 from services.podsync.adapters.device_requests import DeviceRequests
 from services.podsync.core.cri.config_errors import ContainerConfigError
@@ -11,6 +9,7 @@ from services.podsync.core.cri.device_setup import devices_to_prepare
 from services.podsync.core.pod.call_results import DevicesAllocated, DevicesPreferred
 from services.podsync.core.pod.events import DEVICES_REFUSED, CallDone
 from services.podsync.core.pod.instructions import AllocatePodDevices, AskPreferredDevices, CreateContainer
+from shared.model.frozen_copy import replace
 from shared.process.deadlines import waiting_for
 
 

@@ -4,7 +4,6 @@ A cancelled hook leaves no task or connection of ours; a command in the containe
 
 import asyncio
 import ssl
-from dataclasses import replace
 from typing import Any, Literal
 
 from services.podsync.adapters.calls.pod_operations import PodOperations, PodView
@@ -13,6 +12,7 @@ from shared.cri.interface import RuntimeCallError
 from shared.http_get.exchange import BodyError, answered_in_plain_text, exchange, go_error_text
 from shared.http_get.request import MAX_REDIRECTS, BadRequestError, HttpTarget, redirected, target_of
 from shared.http_get.response import ResponseHead
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.runtime import SandboxState
 from shared.podspec.field_ref import go_quote

@@ -5,8 +5,10 @@ Decides nothing; `building`, `image_calls`, `hooks` and `stopping` carry out the
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.event import KubeEvent
@@ -34,6 +36,7 @@ from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
 from services.podsync.core.pod.allocation import Allocation
 from shared.cri.interface import Message, Runtime, RuntimeCallError
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.runtime import Container, RuntimePod
 from shared.podspec.containers import find_container, is_large
@@ -45,8 +48,7 @@ T = TypeVar("T")
 ABSENT = frozenset({"NotFound"})
 
 
-@dataclass(frozen=True)
-class PodView:
+class PodView(msgspec.Struct, frozen=True):
     """Has what a call uses of its pod, as it was when the call began."""
 
     uid: str
@@ -60,9 +62,9 @@ class PodView:
     placement: PodPlacement = NOT_PLACED  # from the record
     static: bool = True  # from any source but the API
     quiet: bool = False  # nothing of the pod is known to run, so a call that starts one thing changes nothing else
-    sandbox_of: Mapping[str, str] = field(default_factory=dict)  # container id -> id of its sandbox
+    sandbox_of: Mapping[str, str] = msgspec.field(default_factory=dict)  # container id -> id of its sandbox
     host_ips: tuple[str, ...] = ()  # the node's, as the pod's status shows them
-    resources: Mapping[str, Any] = field(default_factory=dict)  # of the pod, as its status shows them
+    resources: Mapping[str, Any] = msgspec.field(default_factory=dict)  # of the pod, as its status shows them
 
     @property
     def description(self) -> str:

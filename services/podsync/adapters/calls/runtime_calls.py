@@ -6,7 +6,7 @@ about images at the end; how an image is pulled is in `image_pulls`.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bus.messages.event import KubeEvent
@@ -69,6 +69,7 @@ from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.host import cgroup_layout
 from shared.metrics.registry import Registry
+from shared.model.frozen_copy import replace
 from shared.model.runtime import RuntimePod
 from shared.process.deadlines import waiting_for
 from shared.time.clock import Clock

@@ -5,8 +5,9 @@ writes them, as long as nothing is in the cgroup.
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal
 from services.podsync.adapters.cgroups.systemd_units import SystemdUnits
@@ -17,8 +18,7 @@ from shared.host.cgroup_layout import Hierarchies
 from shared.host.cgroup_name import CGROUPFS, SYSTEMD
 
 
-@dataclass(frozen=True)
-class CgroupfsDriver:
+class CgroupfsDriver(Struct, frozen=True):
     """Makes, changes and removes cgroups by their files. Every method raises OSError with one line that names what was
     refused."""
 
@@ -45,8 +45,7 @@ class CgroupfsDriver:
         cgroup_files.write(self.hierarchies, name, values, self.page_sizes)
 
 
-@dataclass(frozen=True)
-class SystemdDriver(CgroupfsDriver):
+class SystemdDriver(CgroupfsDriver, frozen=True):
     """Makes slices of systemd, then writes their files: systemd rounds values, and knows only some controllers."""
 
     units: "SystemdUnits"

@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from services.podsync.adapters.cgroups import cgroup_reads
@@ -32,6 +31,7 @@ from shared.host.cgroup_layout import Hierarchies
 from shared.host.cgroup_name import CGROUPFS, SYSTEMD, cgroup_components, cgroup_name
 from shared.metrics.family import gauge, histogram
 from shared.metrics.registry import Registry
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.podspec.qos import QosClass
 from shared.podspec.resources import status_resources

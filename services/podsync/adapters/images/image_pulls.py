@@ -9,8 +9,9 @@ in the event of the failed pull, so that the operator learns that no mirror was 
 import asyncio
 import tomllib
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.adapters.images.image_access import ImageAccess
@@ -60,8 +61,7 @@ class ImageCallError(RuntimeCallError):
         self.reason, self.warnings = reason, warnings
 
 
-@dataclass(frozen=True)
-class InspectedImage:
+class InspectedImage(Struct, frozen=True):
     """Has an image as the runtime reports it. `image` None = it is absent. `must_pull`: it is present, but only a pull
     can show that the pod may use it."""
 
@@ -70,8 +70,7 @@ class InspectedImage:
     warnings: Warnings = ()
 
 
-@dataclass(frozen=True)
-class PulledImage:
+class PulledImage(Struct, frozen=True):
     """Has the outcome of a pull. `took`: seconds of the pull itself, `waited`: seconds with the wait for a turn."""
 
     image: ImageStatus | None

@@ -6,8 +6,9 @@ pods.md 0.3, 6.8, 6.9; volumes.md 8.2-8.4. Blocks for microseconds: fine in the 
 import logging
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from shared.files.tree_removal import remove_tree
 from shared.pods.directory import (
@@ -28,8 +29,7 @@ _MAX_NAME_BYTES = 255  # of a file name
 _MIN_HEAD_CHARACTERS = 100  # of pod and namespace in a link's name, beside the longest container name
 
 
-@dataclass(frozen=True)
-class PodDirectories:
+class PodDirectories(Struct, frozen=True):
     """Makes and removes the files of this node's pods."""
 
     root_dir: Path

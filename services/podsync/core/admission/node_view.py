@@ -3,8 +3,9 @@ Allocatable is the machine's; extended resources are the Node's (pods.md 3.1, 3.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from services.podsync.core.placement.device_policy import NO_PLUGINS, PluginDevices
 from services.podsync.core.placement.placing import NodePlacer
@@ -12,8 +13,7 @@ from shared.model.objects import Object
 from shared.podspec.resources import is_extended
 
 
-@dataclass(frozen=True, kw_only=True)
-class MachineFacts:
+class MachineFacts(Struct, frozen=True, kw_only=True):
     """Has what is known of the node without an API server."""
 
     node_name: str = ""
@@ -29,8 +29,7 @@ class MachineFacts:
     placer: NodePlacer | None = None  # None = every container runs on all CPUs and NUMA nodes
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeView:
+class NodeView(Struct, frozen=True, kw_only=True):
     """Has the node as it is at one moment."""
 
     facts: MachineFacts

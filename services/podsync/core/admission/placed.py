@@ -6,7 +6,8 @@ static pod follows the one before it.
 """
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from bus.messages.podsync import PodState
 from services.podsync.core.placement.device_policy import NO_PLUGINS, PluginDevices
@@ -22,8 +23,7 @@ from shared.model.runtime import ContainerState, RuntimePod
 Unit = int | tuple[str, str]  # what only one pod can have: a CPU, or a device by resource and id
 
 
-@dataclass(frozen=True, kw_only=True)
-class Placed:
+class Placed(Struct, frozen=True, kw_only=True):
     """Has the placements of the active pods that have one, by UID."""
 
     staying: Mapping[str, PodPlacement] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Decides whether a pod fits the node beside its other pods: room, labels, name, ports, taints (pods.md 3.2). Pure."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from services.podsync.core.admission.node_view import NodeView
 from services.podsync.core.admission.taints import NO_EXECUTE, untolerated
@@ -16,8 +16,7 @@ PODS = "pods"
 _FIRST = ("cpu", "memory", "ephemeral-storage")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PredicateFailure:
+class PredicateFailure(Struct, frozen=True, kw_only=True):
     """Has one reason why a pod does not fit. For a lack of room it has the `resource`, and how much is `lacking` in the
     unit of `in_unit`."""
 

@@ -1,7 +1,7 @@
 """Decides whether the node can allocate what a resize lists, and which pending resize comes first (pods.md 5.6).
 Pure."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from services.podsync.core.admission.node_view import NodeView
 from services.podsync.core.admission.predicates import in_unit
@@ -32,8 +32,7 @@ INIT_CONTAINERS = f"{RESIZE_INIT_CONTAINERS} is disabled"
 _COUNTED = ("memory", "cpu")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResizeVerdict:
+class ResizeVerdict(Struct, frozen=True, kw_only=True):
     """Has the decision on a resize. `reason` "" = the node allocates it once the victims have stopped; else Deferred or
     Infeasible."""
 

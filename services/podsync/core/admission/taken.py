@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object, uid
@@ -13,8 +14,7 @@ from shared.podspec.resources import ResourceList, pod_requests
 _EVERY_ADDRESS = ("", "0.0.0.0")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Taken:
+class Taken(Struct, frozen=True, kw_only=True):
     """Has what the pods of the node take, for one decision or several."""
 
     pods: Mapping[str, Object]  # by UID; may have the pod that is decided, which is not in the sums below

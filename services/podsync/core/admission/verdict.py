@@ -3,7 +3,7 @@
 The verdict is saved with the pod's record, so that a restart never rejects a running pod.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from services.podsync.core.admission.device_wait import awaited_plugins
 from services.podsync.core.admission.node_view import NodeView
@@ -32,8 +32,7 @@ _MEMORY_PRESSURE = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSc
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """Has the decision on a pod: `reason` "" = admitted, with this allocation."""
 
     reason: str = ""

@@ -1,7 +1,8 @@
 """Decides the text of each file of a cgroup from its values, on v1 and on v2 (node.md 4.2, 4.3). Writes no file."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from shared.podspec.resources import weight
@@ -9,8 +10,7 @@ from shared.podspec.resources import weight
 DEFAULT_PERIOD_MICROSECONDS = 100_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileText:
+class FileText(Struct, frozen=True, kw_only=True):
     """Has one file to write. `controller`: the controller it belongs to, which on v1 also selects the hierarchy."""
 
     controller: str

@@ -1,7 +1,8 @@
 """Sums what the pods of each QoS class request (node.md 4.4, 4.6)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from shared.model.objects import Object, uid
 from shared.model.quantity import ZERO
@@ -9,8 +10,7 @@ from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.resources import pod_requests
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassRequests:
+class ClassRequests(Struct, frozen=True, kw_only=True):
     """Has the sums over the active pods: CPU in millicores, memory in bytes."""
 
     burstable_cpu: int = 0

@@ -5,7 +5,8 @@ acts.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from shared.model.quantity import ZERO
@@ -15,8 +16,7 @@ PODS = "pods"  # of enforceNodeAllocatable
 PIDS = "pid"
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeCapacity:
+class NodeCapacity(Struct, frozen=True, kw_only=True):
     """Has the capacity of the machine, and what is reserved of it."""
 
     cpus: int
@@ -54,8 +54,7 @@ def kubepods_values(capacity: NodeCapacity, enforced: tuple[str, ...], *, with_c
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reservation:
+class Reservation(Struct, frozen=True, kw_only=True):
     """Has a reservation for daemons, and their cgroup. `kind`: system or kube; `cgroup`: as configured."""
 
     kind: str

@@ -2,7 +2,7 @@
 4.1-4.4). Writes nothing.
 """
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from services.podsync.core.cgroups.class_requests import ClassRequests
 from services.podsync.core.cgroups.memory_qos import class_limit, class_protection, protected
@@ -30,8 +30,7 @@ UNLIMITED_HUGEPAGES = 1 << 62
 _QOS_COMPONENT = {QosClass.BURSTABLE: ("burstable",), QosClass.BEST_EFFORT: ("besteffort",), QosClass.GUARANTEED: ()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class CgroupValues:
+class CgroupValues(Struct, frozen=True, kw_only=True):
     """Has the values of a cgroup. None = the file is not written."""
 
     cpu_shares: int | None = None

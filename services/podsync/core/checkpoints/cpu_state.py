@@ -6,8 +6,9 @@ the form that all of them read.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from services.podsync.core.checkpoints.checked_value import read_value, write_value
 from shared.go_checkpoints.checksums import (
@@ -21,8 +22,7 @@ from shared.model.machine_topology import CpuSet
 FILE_NAME = "cpu_manager_state"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CpuState:
+class CpuState(Struct, frozen=True, kw_only=True):
     """Has the content of the file. `containers`: by pod UID and name; `pods`: CPUs of a whole pod, by its UID."""
 
     policy: str  # none or static
@@ -31,8 +31,7 @@ class CpuState:
     pods: Mapping[str, CpuSet] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _CpusOfPod(GoType):
+class _CpusOfPod(GoType, frozen=True):
     """Describes cpuset.CPUSet in a pod's entry: its dump is a map of numbers, and its JSON is a list such as 0-3."""
 
     def from_json(self, raw: Any, place: str = "") -> Any:

@@ -4,8 +4,9 @@ Up to 1.19 the ids of an entry were a list without NUMA nodes; they are read as 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from shared.go_checkpoints.checksums import (
     CheckpointError,
@@ -30,8 +31,7 @@ FILE_NAME = "kubelet_internal_checkpoint"
 NO_NODE = -1  # the NUMA node of a device whose plugin names none
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContainerDevices:
+class ContainerDevices(Struct, frozen=True, kw_only=True):
     """Has the devices of one resource that a container holds. `answer`: the plugin's ContainerAllocateResponse, as the
     bytes of its protobuf."""
 
@@ -42,8 +42,7 @@ class ContainerDevices:
     answer: bytes | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeviceState:
+class DeviceState(Struct, frozen=True, kw_only=True):
     """Has the content of the file. `boot_id`: of the machine when it was written; newer kubelets know it."""
 
     allocated: tuple[ContainerDevices, ...] = ()

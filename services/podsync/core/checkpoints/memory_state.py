@@ -4,8 +4,9 @@ Which versions there are: as in `cpu_state`. What is written here is the form th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from services.podsync.core.checkpoints.checked_value import read_value, write_value
 from services.podsync.core.placement.machine_memory import MachineMemory, MemoryTable, NodeMemory
@@ -17,8 +18,7 @@ FILE_NAME = "memory_manager_state"
 Blocks = tuple[MemoryBlock, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryState:
+class MemoryState(Struct, frozen=True, kw_only=True):
     """Has the content of the file. `containers`: blocks by pod UID and name; `pods`: those of a whole pod."""
 
     policy: str  # None or Static

@@ -6,7 +6,8 @@ strict-cpu-reservation the shared pool may be empty.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.podsync.core.checkpoints.cpu_state import CpuState
 from services.podsync.core.checkpoints.memory_state import MemoryState
@@ -19,8 +20,7 @@ from shared.model.machine_topology import CpuSet
 _GATE = "pods that hold resources as a whole need feature gate PodLevelResourceManagers, which this agent has not"
 
 
-@dataclass(frozen=True)
-class Conflict:
+class Conflict(Struct, frozen=True):
     """Has what the Go kubelet prints, and what else than draining the node solves it ("" = nothing)."""
 
     message: str

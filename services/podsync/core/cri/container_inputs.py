@@ -1,7 +1,8 @@
 """Has what the configuration of one container is built from, besides its pod's spec and the node."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from services.podsync.core.cri.container_mounts import MountedVolume
 from services.podsync.core.cri.environment import EnvFiles, References
@@ -10,8 +11,7 @@ from services.podsync.core.pod.allocation import Allocation
 from shared.cri.interface import ImageStatus
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContainerInputs:
+class ContainerInputs(Struct, frozen=True, kw_only=True):
     """Has the inputs for one attempt of a container. The mappings are never changed in place."""
 
     restart_count: int  # also the attempt

@@ -1,8 +1,9 @@
 """Builds the mounts and block devices of one container (pods.md 6.2, 6.8). Reads and writes no file."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from bus.messages.device_plugins import DeviceMount
 from services.podsync.core.cri.config_errors import ContainerConfigError
@@ -22,8 +23,7 @@ _PROPAGATION = {
 }  # None, the default, is PROPAGATION_PRIVATE, the zero value
 
 
-@dataclass(frozen=True, kw_only=True)
-class MountedVolume:
+class MountedVolume(Struct, frozen=True, kw_only=True):
     """Has a pod's volume as it is mounted on the host."""
 
     host_path: str

@@ -6,7 +6,8 @@ or annotation the first counts, as in the kubelet.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from bus.messages.device_plugins import DeviceMount, DeviceResource
 from services.podsync.core.cri.config_errors import ContainerConfigError
@@ -18,8 +19,7 @@ from shared.podspec.exec_space import MAX_SPACE_BYTES, MAX_STRING_BYTES, ExecSpa
 _MAX_SHOWN_CHARACTERS = 256  # of a name in an error
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeviceSetup:
+class DeviceSetup(Struct, frozen=True, kw_only=True):
     """Has what a container needs for its devices."""
 
     envs: Mapping[str, str] = field(default_factory=dict)

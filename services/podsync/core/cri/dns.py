@@ -3,7 +3,8 @@ The facts have the text of the host's file; there is no I/O.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from services.podsync.core.cri.config_errors import SandboxConfigError
 from services.podsync.core.node.node_facts import NodeFacts
@@ -22,8 +23,7 @@ _MISSING_CLUSTER_DNS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class DnsWarning:
+class DnsWarning(Struct, frozen=True, kw_only=True):
     """Has a Warning event for the pod, or for the node."""
 
     reason: str
@@ -31,16 +31,14 @@ class DnsWarning:
     on_node: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodDns:
+class PodDns(Struct, frozen=True, kw_only=True):
     """Has a CRI DNSConfig, and the warnings that are recorded each time it is built."""
 
     config: Message
     warnings: tuple[DnsWarning, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Resolver:
+class _Resolver(Struct, frozen=True, kw_only=True):
     servers: tuple[str, ...] = ()
     searches: tuple[str, ...] = ()
     options: tuple[str, ...] = field(default=())

@@ -4,7 +4,8 @@ request and shrinks after it. Performs no write.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues, pod_cgroup_values
 from services.podsync.core.cri.container_resources import container_resources
@@ -20,23 +21,20 @@ from shared.podspec.resources import pod_level, resource_list
 _UNPROTECTED = {"memory.min": "0", "memory.low": "0"}  # of a container without a request
 
 
-@dataclass(frozen=True, kw_only=True)
-class WriteCgroup:
+class WriteCgroup(Struct, frozen=True, kw_only=True):
     """Writes these values to the pod's cgroup."""
 
     values: CgroupValues
 
 
-@dataclass(frozen=True, kw_only=True)
-class WriteContainer:
+class WriteContainer(Struct, frozen=True, kw_only=True):
     """Sends the runtime a container's resources, a CRI LinuxContainerResources."""
 
     container_id: str
     resources: Message
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryDecrease:
+class MemoryDecrease(Struct, frozen=True, kw_only=True):
     """Has a memory limit in bytes that becomes smaller, of the pod (`container` "") or of a running container."""
 
     container: str

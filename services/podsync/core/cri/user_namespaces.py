@@ -4,8 +4,9 @@ values in CRI messages. Reads no file; the blocks in use are an argument.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from services.podsync.core.cri.message import message
 from shared.cri.interface import Message
@@ -20,8 +21,7 @@ class UserNamespaceError(ValueError):
     """No block of ids can be allocated; the text has what, where and the remedy."""
 
 
-@dataclass(frozen=True)
-class IdRange:
+class IdRange(Struct, frozen=True):
     """Has a range of host ids from `first` on."""
 
     first: int
@@ -33,8 +33,7 @@ class IdRange:
         return self.first + self.length
 
 
-@dataclass(frozen=True)
-class Mappings:
+class Mappings(Struct, frozen=True):
     """Maps ids of the host to ids in the container: (host id, container id, length) each."""
 
     uids: tuple[tuple[int, int, int], ...]

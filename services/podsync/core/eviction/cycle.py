@@ -4,7 +4,8 @@ Moments are seconds of one steady clock, which the caller chooses.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from services.podsync.core.eviction.signals import SignalObservation
 from services.podsync.core.eviction.thresholds import Threshold, met, not_reclaimed
@@ -13,8 +14,7 @@ from shared.model.eviction import SIGNALS, Resource
 _FILESYSTEM = (Resource.EPHEMERAL_STORAGE, Resource.INODES)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CycleState:
+class CycleState(Struct, frozen=True, kw_only=True):
     """Has what one cycle keeps for the next."""
 
     first_met: Mapping[Threshold, float] = field(default_factory=dict)
@@ -23,8 +23,7 @@ class CycleState:
     read_at: Mapping[str, float] = field(default_factory=dict)  # signal -> time of its newest reading
 
 
-@dataclass(frozen=True, kw_only=True)
-class CycleResult:
+class CycleResult(Struct, frozen=True, kw_only=True):
     """Has the result of a cycle: the conditions that are True, and the thresholds to act on, the first one first."""
 
     memory: CycleState

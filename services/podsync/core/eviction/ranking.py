@@ -1,7 +1,8 @@
 """Decides in which order pods are evicted for a signal (node.md 5.5)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bus.messages.usage import FilesystemUsage, PodUsage
 from services.podsync.core.eviction.signals import Layout
@@ -11,8 +12,7 @@ from shared.podspec.pod_source import is_critical
 from shared.podspec.resources import pod_requests
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Candidate(Struct, frozen=True, kw_only=True):
     """Has an active pod with its allocated resources. `usage` None = it has no running container, or was not read
     yet."""
 

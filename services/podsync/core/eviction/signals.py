@@ -2,14 +2,14 @@
 5.7)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from bus.messages.usage import FilesystemUsage, NodeUsage
 
 
-@dataclass(frozen=True)
-class SignalObservation:
+class SignalObservation(Struct, frozen=True):
     """Has what was available of `capacity` (bytes or a count) at `at`, seconds of CLOCK_MONOTONIC."""
 
     available: int

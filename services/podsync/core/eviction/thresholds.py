@@ -1,7 +1,8 @@
 """Lists the configured thresholds, and finds those that readings meet (node.md 5.2, 5.3)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.podsync.core.eviction.signals import Layout, SignalObservation
 from shared.model.eviction import SIGNALS, reclaim_amount, threshold_amount
@@ -11,8 +12,7 @@ MEMORY, ALLOCATABLE_MEMORY = "memory.available", "allocatableMemory.available"
 _COPIED = ("available", "inodesFree")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Threshold:
+class Threshold(Struct, frozen=True, kw_only=True):
     """Is met while less than `amount` of `signal` is available, and then until `minimum_reclaim` more is available.
     Both are a quantity or a percentage of the capacity. `grace_seconds`: how long it is met before pods are evicted; 0
     = a hard threshold."""
@@ -28,8 +28,7 @@ class Threshold:
         return self.grace_seconds == 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvictionConfiguration:
+class EvictionConfiguration(Struct, frozen=True, kw_only=True):
     """Has the keys of the configuration, as checked by `shared/config/rules_eviction.py`. `soft_grace`: seconds.
     `enforce_pods`: "pods" is in enforceNodeAllocatable."""
 

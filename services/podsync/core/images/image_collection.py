@@ -2,15 +2,15 @@
 Moments are seconds of CLOCK_MONOTONIC."""
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.podsync.core.images.image_repository import repository
 from shared.cri.interface import ImageStatus
 from shared.model.frozen_copy import replace
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageHistory:
+class ImageHistory(Struct, frozen=True, kw_only=True):
     """Has when this process saw and used an image. A restart loses both, as in the kubelet."""
 
     first_seen: float
@@ -20,8 +20,7 @@ class ImageHistory:
 Histories = Mapping[str, ImageHistory]  # by image id
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageGCPolicy:
+class ImageGCPolicy(Struct, frozen=True, kw_only=True):
     """Has the configuration. Ages are seconds; `maximum_age` 0 = no limit. Percentages are of the filesystem's use."""
 
     minimum_age: float

@@ -5,10 +5,10 @@ own, so that each agent can use what the other has written.
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+from msgspec import Struct, field
 
 from services.podsync.core.images.image_repository import repository
 from services.podsync.core.images.keyring import AccountSource, SecretSource, TrackedCredential
@@ -24,8 +24,7 @@ class RecordError(Exception):
     """The document is no record."""
 
 
-@dataclass(frozen=True)
-class PullAccess:
+class PullAccess(Struct, frozen=True):
     """Has who may use an image: every pod of the node, or those with one of these credentials."""
 
     all_pods: bool = False
@@ -38,8 +37,7 @@ class PullAccess:
         return not (self.all_pods or self.secrets or self.accounts)
 
 
-@dataclass(frozen=True)
-class PulledRecord:
+class PulledRecord(Struct, frozen=True):
     """Has an image that was pulled here, by the runtime's reference to it."""
 
     image_ref: str
@@ -48,8 +46,7 @@ class PulledRecord:
     mapping: Mapping[str, PullAccess] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class AccessVerdict:
+class AccessVerdict(Struct, frozen=True):
     """Has whether the pod may use the image without a pull. `learn`: access that the record does not have yet."""
 
     allowed: bool

@@ -3,8 +3,9 @@
 The containers that mount the image of a volume show why it is absent; there is no event for it.
 """
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from services.podsync.core.images.image_reference import InvalidImageNameError, pull_policy, with_default_tag
 from services.podsync.core.images.pull_backoff import PULL_ERRORS, pull_waits_until
@@ -16,8 +17,7 @@ from shared.model.frozen_copy import replace
 LOOK_AGAIN_SECONDS = 10.0  # until the next inspection: the runtime sends no event when an image is imported
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageNeed:
+class ImageNeed(Struct, frozen=True, kw_only=True):
     """Has the image that a container, or a volume of the pod, needs."""
 
     image: str  # as the spec names it

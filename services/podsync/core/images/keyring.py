@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from services.podsync.core.images.docker_config import Credential, DockerConfig
 from services.podsync.core.images.image_repository import LEGACY_REGISTRY, is_of_default_registry, location, matches
 
 
-@dataclass(frozen=True, order=True)
-class SecretSource:
+class SecretSource(Struct, frozen=True, order=True):
     """Names the Secret that a credential is from."""
 
     namespace: str
@@ -22,8 +22,7 @@ class SecretSource:
     uid: str
 
 
-@dataclass(frozen=True, order=True)
-class AccountSource:
+class AccountSource(Struct, frozen=True, order=True):
     """Names the service account with whose token a plugin got the credential."""
 
     namespace: str
@@ -31,8 +30,7 @@ class AccountSource:
     uid: str
 
 
-@dataclass(frozen=True)
-class TrackedCredential:
+class TrackedCredential(Struct, frozen=True):
     """Has a credential and its source; None = the node itself, so that every pod of it may use the credential."""
 
     credential: Credential

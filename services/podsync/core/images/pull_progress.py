@@ -5,7 +5,8 @@ of the image.
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from services.podsync.core.images.image_repository import repository
 from shared.cri.interface import Blob
@@ -21,16 +22,14 @@ _MANIFEST_LABEL = "containerd.io/gc.ref.content.m."  # of an index, for each man
 _CLOCK_SECONDS = 1.0  # the store's times and ours may differ by this
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """Has a layer of the manifest; `size` in bytes."""
 
     digest: str
     size: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class PullProgress:
+class PullProgress(Struct, frozen=True, kw_only=True):
     """Has an image that is being pulled. `began`: CLOCK_MONOTONIC seconds; `began_wall`: seconds since the epoch."""
 
     image: str

@@ -1,12 +1,11 @@
 """Decides whether a pull may begin now: a token bucket of registryPullQPS and registryBurst (pods.md 7.3)."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from shared.model.frozen_copy import replace
 
 
-@dataclass(frozen=True, kw_only=True)
-class PullRate:
+class PullRate(Struct, frozen=True, kw_only=True):
     """Has the tokens of pulls. `qps`: tokens that are added each second, 0 = pulls are not limited; `burst`: how many
     there are at most."""
 

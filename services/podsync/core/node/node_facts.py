@@ -3,13 +3,13 @@ Texts of files (resolv.conf, hosts) are as they were read.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeFacts:
+class NodeFacts(Struct, frozen=True, kw_only=True):
     """Has one node at one moment, with what one pod was given of it. Sizes are bytes, periods microseconds. Every pod
     gets the host's files as they are then (pods.md 12.1): the caller replaces `resolv_conf` and `hosts_file` before it
     builds messages."""

@@ -1,19 +1,20 @@
 """Computes the node's capacity and allocatable (node.md 1.6). Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
 
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.podsync import NodeResources
 from shared.model.eviction import threshold_amount
+from shared.model.frozen_copy import replace
 from shared.model.quantity import ZERO, Quantity
 from shared.podspec.resources import HUGEPAGES, ResourceList, parse_resources, written
 
 _THRESHOLDS = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
+class Machine(Struct, frozen=True, kw_only=True):
     """Has the machine as it was read when the process began. Sizes are bytes."""
 
     cpus: int
@@ -22,8 +23,7 @@ class Machine:
     hugepages: Mapping[int, int] = field(default_factory=dict)  # page size -> number of pages
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reservations:
+class Reservations(Struct, frozen=True, kw_only=True):
     """Has what the configuration reserves."""
 
     max_pods: int

@@ -5,9 +5,9 @@ meanwhile, so that a restart of volume does not change it.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from bus.messages.device_plugins import DeviceResource
+from shared.model.frozen_copy import replace
 
 HOLD_SECONDS = 10.0  # after the start of volume; the kubelet writes the Node every 10 s
 Shown = Mapping[str, DeviceResource]  # by the name of the resource

@@ -1,8 +1,9 @@
 """Has what happened when a pod was placed, as the kubelet counts it (node.md 4.12 and 9.1)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from services.podsync.core.placement.hint import PlacementError
 from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
@@ -16,8 +17,7 @@ class Boundary(StrEnum):
     UNCORE_CACHE = "uncore_cache"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Alignment:
+class Alignment(Struct, frozen=True, kw_only=True):
     """Has one boundary that was kept, or could not be kept. `scope`: container or pod."""
 
     scope: str
@@ -25,8 +25,7 @@ class Alignment:
     kept: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """Has one step of a placement. `cpus_requested`, `memory_requested`: a container was to get CPUs, or memory of
     NUMA nodes, alone."""
 
@@ -36,8 +35,7 @@ class Step:
     alignments: tuple[Alignment, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
+class Attempt(Struct, frozen=True, kw_only=True):
     """Has the steps of one placement and its end: a placement, or an error. `aligns`: whether the topology manager has
     another policy than none; only then is a refusal its error."""
 

@@ -1,9 +1,10 @@
 """Chooses CPUs of several NUMA nodes in equal parts (node.md 4.10, distribute-cpus-across-numa)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import combinations, repeat
 from math import floor, sqrt
+
+from msgspec import Struct
 
 from services.podsync.core.placement.cpu_choice import NotEnoughCpusError, node_order, take_by_topology
 from shared.model.machine_topology import CpuSet, MachineTopology
@@ -11,8 +12,7 @@ from shared.model.machine_topology import CpuSet, MachineTopology
 _Free = Mapping[int, int]  # available CPUs by NUMA node
 
 
-@dataclass(frozen=True)
-class _Share:
+class _Share(Struct, frozen=True):
     """Has how many CPUs each NUMA node gives at least, how many with what is left over, and how unequal (standard
     deviation) the rest of all nodes is then."""
 

@@ -6,8 +6,9 @@ earlier containers were given.
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from services.podsync.core.placement.attempt import Alignment, Boundary
 from services.podsync.core.placement.cpu_choice import take_by_topology
@@ -35,8 +36,7 @@ class CpuOption(StrEnum):
     ALIGN_BY_SOCKET = "align-by-socket"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CpuSettings:
+class CpuSettings(Struct, frozen=True, kw_only=True):
     """Has the policy, its enabled options, and what is reserved: the named CPUs, or that many (rounded up) of all."""
 
     static: bool = False

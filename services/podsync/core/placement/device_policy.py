@@ -6,8 +6,9 @@ arguments. Of several devices that serve equally well those with the lowest ids 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from msgspec import Struct, field
 
 from bus.messages.device_plugins import DeviceResource
 from services.podsync.core.placement.hint import Hint, Hints, NodeSet, PlacementError, node_sets
@@ -20,8 +21,7 @@ GivenDevices = Mapping[str, Mapping[str, DeviceIds]]  # container -> resource ->
 _NONE: DeviceIds = frozenset()
 
 
-@dataclass(frozen=True)
-class PreferenceQuestion:
+class PreferenceQuestion(Struct, frozen=True):
     """Has what the plugin must be asked before the choice (GetPreferredAllocation): which `size` of these devices it
     prefers, with those that are chosen already."""
 
@@ -39,8 +39,7 @@ class PreferenceNeededError(Exception):
         self.question = question
 
 
-@dataclass(frozen=True, kw_only=True)
-class PluginDevices:
+class PluginDevices(Struct, frozen=True, kw_only=True):
     """Has what the device plugins list, by resource, and what they have answered to questions for one pod. Without
     `preferences` no plugin is asked."""
 

@@ -1,7 +1,8 @@
 """Gives devices to the containers of one pod, beside the pods and containers that have some already. Keeps no state."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.podsync.core.placement.device_policy import DeviceIds, DevicePolicy, PluginDevices
 from services.podsync.core.placement.hint import Hints, NodeSet
@@ -9,8 +10,7 @@ from services.podsync.core.placement.pod_placement import ContainerDevices, PodP
 from shared.model.objects import Object
 
 
-@dataclass(frozen=True)
-class DevicesOfPod:
+class DevicesOfPod(Struct, frozen=True):
     """Gives devices to the containers of one pod. `taken`: what the other pods have."""
 
     policy: DevicePolicy

@@ -1,8 +1,9 @@
 """Has what the topology manager asks its providers for: the NUMA nodes that could serve a request (node.md 4.12)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import combinations
+
+from msgspec import Struct
 
 NodeSet = frozenset[int]  # ids of NUMA nodes
 
@@ -18,8 +19,7 @@ def bit_mask(nodes: NodeSet) -> int:
     return sum(1 << node for node in nodes)
 
 
-@dataclass(frozen=True)
-class Hint:
+class Hint(Struct, frozen=True):
     """Has NUMA nodes from which a request can be served. `nodes` None: any nodes serve it equally well."""
 
     nodes: NodeSet | None

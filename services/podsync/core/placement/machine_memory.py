@@ -1,11 +1,11 @@
 """Has how much memory of each NUMA node is given out, as the memory manager's checkpoint shows it (node.md 4.11)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryTable:
+class MemoryTable(Struct, frozen=True, kw_only=True):
     """Has one kind of memory of one NUMA node, in bytes. `reserved`: given to containers."""
 
     total: int = 0
@@ -15,8 +15,7 @@ class MemoryTable:
     free: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeMemory:
+class NodeMemory(Struct, frozen=True, kw_only=True):
     """Has the memory of one NUMA node by kind. `cells`: the nodes, in ascending order, whose memory it is given out
     together with; the node alone while nothing is given out."""
 

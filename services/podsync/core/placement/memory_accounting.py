@@ -5,18 +5,19 @@ taken counts for nobody but a reader of the checkpoint, who compares the sums of
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
 
 from services.podsync.core.placement.machine_memory import MachineMemory, MemoryTable, NodeMemory
 from services.podsync.core.placement.pod_placement import MemoryBlock, PodPlacement
+from shared.model.frozen_copy import replace
 from shared.model.machine_topology import MachineTopology, NumaNode
 from shared.model.quantity import Quantity
 
 MEMORY = "memory"
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemorySettings:
+class MemorySettings(Struct, frozen=True, kw_only=True):
     """Has the policy, and what is reserved for the system: bytes by NUMA node and kind."""
 
     static: bool = False

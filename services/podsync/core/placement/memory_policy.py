@@ -5,7 +5,6 @@ exactly this group: so groups never overlap, and what is free of a group is what
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from operator import itemgetter
 
 from services.podsync.core.placement.hint import Hint, Hints, NodeSet, PlacementError, bit_mask, node_sets
@@ -17,6 +16,7 @@ from services.podsync.core.placement.memory_accounting import (
     machine_memory,
 )
 from services.podsync.core.placement.pod_placement import MemoryBlock, PodPlacement
+from shared.model.frozen_copy import replace
 from shared.model.machine_topology import MachineTopology
 from shared.model.objects import Object
 from shared.model.quantity import NANO

@@ -5,8 +5,9 @@ one container cannot be served.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from services.podsync.core.placement.attempt import Alignment, Attempt, Boundary, Step
 from services.podsync.core.placement.cpu_policy import CpuPolicy, CpuSettings
@@ -25,6 +26,7 @@ from services.podsync.core.placement.merging import (
 )
 from services.podsync.core.placement.pod_placement import NOT_PLACED, ContainerPlacement, PodPlacement
 from services.podsync.core.placement.refusal import describe_refusal
+from shared.model.frozen_copy import replace
 from shared.model.machine_topology import CpuSet, MachineTopology
 from shared.model.objects import Object
 from shared.podspec.resources import main_containers
@@ -39,8 +41,7 @@ class TopologyScope(StrEnum):
     POD = "pod"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopologySettings:
+class TopologySettings(Struct, frozen=True, kw_only=True):
     """Has how the hints of all providers are merged. `prefer_closest` and `max_nodes`: the options
     prefer-closest-numa-nodes and max-allowable-numa-nodes."""
 
@@ -50,8 +51,7 @@ class TopologySettings:
     max_nodes: int = DEFAULT_MAX_NODES
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlacementSettings:
+class PlacementSettings(Struct, frozen=True, kw_only=True):
     """Has the settings of the CPU, the memory and the topology manager."""
 
     cpu: CpuSettings = field(default_factory=CpuSettings)

@@ -4,16 +4,17 @@ active.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
 
 from bus.messages.device_plugins import AllocatedDevices
 from services.podsync.core.placement.hint import NodeSet
 from shared.model.cpu_list import write_cpus
+from shared.model.frozen_copy import replace
 from shared.model.machine_topology import CpuSet
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryBlock:
+class MemoryBlock(Struct, frozen=True, kw_only=True):
     """Has an amount of one kind of memory, in bytes, that these NUMA nodes hold together."""
 
     nodes: NodeSet
@@ -21,8 +22,7 @@ class MemoryBlock:
     size: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContainerDevices:
+class ContainerDevices(Struct, frozen=True, kw_only=True):
     """Has the devices of one resource that one container was given. They are its own as soon as they are saved; the
     container may start once the plugin has answered what it needs for them."""
 
@@ -31,8 +31,7 @@ class ContainerDevices:
     setup: AllocatedDevices | None = None  # the plugin's answer to Allocate; None = it has not answered yet
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContainerPlacement:
+class ContainerPlacement(Struct, frozen=True, kw_only=True):
     """Has what one container was given. `cpus` empty: it runs on the shared pool. `memory` empty: on all nodes.
     `affinity`: the NUMA nodes that the topology manager chose for it; None = any."""
 
@@ -42,8 +41,7 @@ class ContainerPlacement:
     affinity: NodeSet | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodPlacement:
+class PodPlacement(Struct, frozen=True, kw_only=True):
     """Has the placement of each container that was given something, by the container's name."""
 
     containers: Mapping[str, ContainerPlacement] = field(default_factory=dict)

@@ -3,13 +3,13 @@ devices and each pod that has some looks for its own at every event.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bus.messages.device_plugins import DeviceResource
 
 
-@dataclass(frozen=True)
-class ReportedDevices:
+class ReportedDevices(Struct, frozen=True):
     """Has the health of the devices of one resource."""
 
     resource: DeviceResource

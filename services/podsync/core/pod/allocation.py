@@ -4,8 +4,9 @@ a resize. Decides nothing about room on the node.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
@@ -19,16 +20,14 @@ _LISTS = {"initContainers": "initContainerStatuses", "containers": "containerSta
 Resources = Mapping[str, Any]  # `resources` of a container or of a pod's spec
 
 
-@dataclass(frozen=True, kw_only=True)
-class Allocation:
+class Allocation(Struct, frozen=True, kw_only=True):
     """Has the resources of each init and regular container by name, and those of the pod's spec; {} = none."""
 
     containers: Mapping[str, Resources] = field(default_factory=dict)
     pod: Resources = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PendingResize:
+class PendingResize(Struct, frozen=True, kw_only=True):
     """Has the resources that the source lists, where they are not the allocated ones. `reason` "" = the node has not
     decided yet."""
 
@@ -45,8 +44,7 @@ class PendingResize:
         return self.decided and self.reason == INFEASIBLE
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResizeInProgress:
+class ResizeInProgress(Struct, frozen=True, kw_only=True):
     """Has the state of a resize that the node has allocated, and that running containers may not have yet."""
 
     generation: int  # of the pod's object that listed them

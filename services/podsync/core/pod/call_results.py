@@ -1,8 +1,9 @@
 """Has what comes back from calls that succeeded: one type for each kind, and None where only the success counts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from bus.messages.device_plugins import AllocatedDevices
 from shared.cri.interface import ImageStatus
@@ -10,8 +11,7 @@ from shared.model.objects import Object
 from shared.model.runtime import Container, RuntimePod, Sandbox
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodListed:
+class PodListed(Struct, frozen=True, kw_only=True):
     """Has the pod as it was listed by LookAtPod, or after a call that starts, stops or removes."""
 
     pod: RuntimePod
@@ -20,60 +20,52 @@ class PodListed:
     namesakes: tuple[RuntimePod, ...] = ()  # LookAtPod: the other pods of the same name
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartListed:
+class PartListed(Struct, frozen=True, kw_only=True):
     """Has what RunPodSandbox, StartContainer or KillPod changed, where the call can have changed nothing else."""
 
     sandbox: Sandbox | None = None
     containers: tuple[Container, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodPrepared:
+class PodPrepared(Struct, frozen=True, kw_only=True):
     """Has the result of PreparePod."""
 
     log_attempts: dict[str, int] = field(default_factory=dict)  # container -> newest attempt among its log files
     cgroup_missing: bool = False  # the pod's cgroup does not exist and was not made
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodResized:
+class PodResized(Struct, frozen=True, kw_only=True):
     """Has the result of ResizePod."""
 
     resources: Mapping[str, Any] | None = None  # of the pod, as its cgroup has them; None = they cannot be read
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeRead:
+class NodeRead(Struct, frozen=True, kw_only=True):
     """Has the result of FetchNode; None = the Node could not be read."""
 
     node: Object | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class DevicesPreferred:
+class DevicesPreferred(Struct, frozen=True, kw_only=True):
     """Has the result of AskPreferredDevices."""
 
     ids: frozenset[str]  # among those that it was asked about, perhaps none
 
 
-@dataclass(frozen=True, kw_only=True)
-class DevicesAllocated:
+class DevicesAllocated(Struct, frozen=True, kw_only=True):
     """Has the result of AllocatePodDevices."""
 
     setups: tuple[AllocatedDevices, ...]  # one for each request, in their order
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageInspected:
+class ImageInspected(Struct, frozen=True, kw_only=True):
     """Has the result of InspectImage."""
 
     image: ImageStatus | None  # None = not present
     must_pull: bool = False  # whether only a pull can show that this pod may use the image, which is present
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImagePulled:
+class ImagePulled(Struct, frozen=True, kw_only=True):
     """Has the result of PullImage, with times in seconds."""
 
     image: ImageStatus | None
@@ -81,8 +73,7 @@ class ImagePulled:
     waited: float = 0.0  # with the wait for a turn
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContainerCreated:
+class ContainerCreated(Struct, frozen=True, kw_only=True):
     """Has the result of CreateContainer."""
 
     container_id: str

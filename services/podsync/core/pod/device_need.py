@@ -3,7 +3,8 @@ decides again what is needed. Admission decides it, and `sync.before_verdict` th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from services.podsync.core.placement.device_policy import DeviceIds, PreferenceQuestion
 from services.podsync.core.pod.instructions import DevicesOfContainer
@@ -13,8 +14,7 @@ PLUGIN_NOT_READY = "DevicePluginNotReady"  # reason of the event, and of the con
 MAX_SHOWN_NAMES = 8  # of resources, devices or containers, in one text
 
 
-@dataclass(frozen=True, kw_only=True)
-class AwaitedPlugin:
+class AwaitedPlugin(Struct, frozen=True, kw_only=True):
     """Has a resource whose plugin is waited for. `since`: when its connection ended, seconds since the epoch; 0 =
     volume has not reported yet which resources have plugins."""
 
@@ -22,8 +22,7 @@ class AwaitedPlugin:
     since: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeviceNeed:
+class DeviceNeed(Struct, frozen=True, kw_only=True):
     """Has one of these needs: plugins that must come back, an answer to a question, or prepared devices. `answers`:
     what plugins have answered before to questions of this pod."""
 

@@ -6,8 +6,9 @@ Without "setup" the plugin has not answered Allocate yet.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from bus.messages.device_plugins import MAX_DEVICES, MAX_RESOURCES, AllocatedDevices, DeviceMount, DeviceNode
 from services.podsync.core.placement.pod_placement import ContainerDevices
@@ -30,8 +31,9 @@ def _plain(given: ContainerDevices) -> dict[str, Any]:
     plain: dict[str, Any] = {"resource": given.resource, "ids": sorted(given.ids)}
     if given.setup is None:
         return plain
-    setup = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(given.setup).items()}
-    return {**plain, "setup": {name: value for name, value in setup.items() if value}}
+    setup = to_builtins(given.setup).items()
+    setup = {name: list(value) if isinstance(value, tuple) else value for name, value in setup if value}
+    return {**plain, "setup": setup}
 
 
 def _read(given: dict[str, Any]) -> ContainerDevices:

@@ -3,8 +3,9 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import ProbeResults, RuntimeHandler
@@ -16,15 +17,13 @@ from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 
 
-@dataclass(frozen=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """Is the base of all events."""
 
     cause: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodDesired(Event):
+class PodDesired(Event, frozen=True, kw_only=True):
     """A source lists the pod as desired here (added or changed)."""
 
     uid: str
@@ -32,15 +31,13 @@ class PodDesired(Event):
     pod: dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodUndesired(Event):
+class PodUndesired(Event, frozen=True, kw_only=True):
     """No source lists the pod any more, by a complete list or an explicit removal."""
 
     uid: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourcesFreshness(Event):
+class SourcesFreshness(Event, frozen=True, kw_only=True):
     """The replica of the desired pods is (not) complete and (not) stale; `listed` are the UIDs that it has."""
 
     complete: bool
@@ -48,22 +45,19 @@ class SourcesFreshness(Event):
     listed: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodObserved(Event):
+class PodObserved(Event, frozen=True, kw_only=True):
     """pleg observed a pod in the runtime."""
 
     observation: RuntimePod
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodVanished(Event):
+class PodVanished(Event, frozen=True, kw_only=True):
     """pleg reports that the runtime has nothing of this pod any more."""
 
     uid: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuntimeListed(Event):
+class RuntimeListed(Event, frozen=True, kw_only=True):
     """pleg's list of the runtime's pods is (not) complete and (not) stale; only in a complete and fresh list does a
     missing pod mean that the runtime has none."""
 
@@ -71,56 +65,49 @@ class RuntimeListed(Event):
     stale: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class VolumesChanged(Event):
+class VolumesChanged(Event, frozen=True, kw_only=True):
     """The mounted volumes of a pod changed; None = none is mounted or desired."""
 
     uid: str
     volumes: MountedVolumes | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class VolumesFreshness(Event):
+class VolumesFreshness(Event, frozen=True, kw_only=True):
     """The replica of the mounted volumes is (not) complete and (not) stale."""
 
     complete: bool
     stale: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClaimsChanged(Event):
+class ClaimsChanged(Event, frozen=True, kw_only=True):
     """The resource claims of a pod changed, or the health of their devices; None = it has none (any more)."""
 
     uid: str
     claims: PodClaims | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClaimsFreshness(Event):
+class ClaimsFreshness(Event, frozen=True, kw_only=True):
     """The replica of the resource claims is (not) complete and (not) stale."""
 
     complete: bool
     stale: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class DevicesChanged(Event):
+class DevicesChanged(Event, frozen=True, kw_only=True):
     """The devices of a resource changed, or whether its plugin is connected; None = there is no such resource."""
 
     name: str
     resource: DeviceResource | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class DevicesFreshness(Event):
+class DevicesFreshness(Event, frozen=True, kw_only=True):
     """The replica of the device plugins' resources is (not) complete and (not) stale."""
 
     complete: bool
     stale: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuntimeChanged(Event):
+class RuntimeChanged(Event, frozen=True, kw_only=True):
     """Reachability, network readiness or features of the runtime changed."""
 
     reachable: bool
@@ -131,15 +118,13 @@ class RuntimeChanged(Event):
     handlers: tuple[RuntimeHandler, ...] | None = None  # of the runtime, None = not reported
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodePressureChanged(Event):
+class NodePressureChanged(Event, frozen=True, kw_only=True):
     """The pressure conditions of the node changed; `conditions` are those that are True, in the Node's order."""
 
     conditions: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodEvicted(Event):
+class PodEvicted(Event, frozen=True, kw_only=True):
     """The pod is to end because the node is short of a resource, or because it exceeds a limit (node.md 5.6, 5.8)."""
 
     uid: str
@@ -148,15 +133,13 @@ class PodEvicted(Event):
     disruption: str = ""  # message of the condition DisruptionTarget; "" = it gets none
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeShutdownChanged(Event):
+class NodeShutdownChanged(Event, frozen=True, kw_only=True):
     """The machine shuts down, or its shutdown was cancelled (node.md 3)."""
 
     in_progress: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodStopped(Event):
+class PodStopped(Event, frozen=True, kw_only=True):
     """The pod is to stop because the machine shuts down: it ends within these seconds, and starts again after the
     boot."""
 
@@ -164,29 +147,25 @@ class PodStopped(Event):
     grace_seconds: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodLate(Event):
+class PodLate(Event, frozen=True, kw_only=True):
     """The machine shuts down, the time of the pod's group is over, and something of the pod is left."""
 
     uid: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class GarbageFound(Event):
+class GarbageFound(Event, frozen=True, kw_only=True):
     """These dead containers (pod UID -> ids) are to be removed, whatever their pods keep."""
 
     containers: Mapping[str, frozenset[str]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeChanged(Event):
+class NodeChanged(Event, frozen=True, kw_only=True):
     """Our Node changed in the API server; None = it has none, or that is not known."""
 
     node: Object | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProbesChanged(Event):
+class ProbesChanged(Event, frozen=True, kw_only=True):
     """The results of the probes of one instance changed; None = the instance is gone, or pleg was restarted."""
 
     container_id: str
@@ -194,8 +173,7 @@ class ProbesChanged(Event):
     results: ProbeResults | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallDone(Event):
+class CallDone(Event, frozen=True, kw_only=True):
     """Our own call succeeded."""
 
     uid: str
@@ -215,8 +193,7 @@ SANDBOX_STATUS_FAILED = "FailedPodSandBoxStatus"  # RunPodSandbox: it was made, 
 DEVICES_REFUSED = "DevicesRefused"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallFailed(Event):
+class CallFailed(Event, frozen=True, kw_only=True):
     """Our own call failed. `reason` is a waiting reason, or that of the pod's event, where it is not the call's
     default."""
 
@@ -234,6 +211,5 @@ class CallFailed(Event):
     container_warnings: tuple[tuple[str, str, str], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimePassed(Event):
+class TimePassed(Event, frozen=True, kw_only=True):
     """A moment that a WakeAt requested has come."""

@@ -4,8 +4,9 @@ is `CallDone` or `CallFailed`. Every instruction has the cause of the event that
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodStatus
@@ -14,75 +15,65 @@ from services.podsync.core.pod.published_items import Published
 from shared.cri.interface import ImageStatus
 
 
-@dataclass(frozen=True, kw_only=True)
-class Instruction:
+class Instruction(Struct, frozen=True, kw_only=True):
     """Is the base of all instructions."""
 
     cause: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SavePod(Instruction):
+class SavePod(Instruction, frozen=True, kw_only=True):
     """Save the pod's record. `urgent`: before anything else of the batch is published or performed."""
 
     uid: str
-    record: dict[str, Any] = field(repr=False)
+    record: dict[str, Any]
     urgent: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
-class ForgetPod(Instruction):
+class ForgetPod(Instruction, frozen=True, kw_only=True):
     """Drop the pod's record from disk and from every stream."""
 
     uid: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublishAdmitted(Instruction):
+class PublishAdmitted(Instruction, frozen=True, kw_only=True):
     """Publish the pod on `pods.admitted`, `pods.volumes` and, if it has probes, `pods.probes`."""
 
-    published: Published = field(repr=False)
+    published: Published
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublishStatus(Instruction):
+class PublishStatus(Instruction, frozen=True, kw_only=True):
     """Publish a status on `pods.status`. `on_the_way`: a newer one follows within moments, and may replace it."""
 
-    status: PodStatus = field(repr=False)
+    status: PodStatus
     on_the_way: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordEvent(Instruction):
+class RecordEvent(Instruction, frozen=True, kw_only=True):
     """Publish a Kubernetes Event on `events/podsync`."""
 
     event: KubeEvent
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportInternalError(Instruction):
+class ReportInternalError(Instruction, frozen=True, kw_only=True):
     """Log that the decision for one pod raised an exception: a bug, after which only this pod is retried."""
 
     uid: str
-    error: Exception = field(repr=False)
+    error: Exception
 
 
-@dataclass(frozen=True, kw_only=True)
-class WakeAt(Instruction):
+class WakeAt(Instruction, frozen=True, kw_only=True):
     """Send TimePassed at this moment of the steady clock; an earlier WakeAt stays in force."""
 
     when: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Call(Instruction):
+class Call(Instruction, frozen=True, kw_only=True):
     """Is the base of all calls: requests to the runtime, to services and to the host for one pod."""
 
     uid: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class LookAtPod(Call):
+class LookAtPod(Call, frozen=True, kw_only=True):
     """List and inspect what the runtime has of this pod. `new_to_node`: there is nothing to list, because pleg, whose
     list is complete and fresh, has nothing of the pod, and podsync has no record. `namesakes`: list also the other pods
     of its name, which another agent may have started. `resources`: read also those of the pod's cgroup."""
@@ -92,21 +83,18 @@ class LookAtPod(Call):
     resources: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class FetchNode(Call):
+class FetchNode(Call, frozen=True, kw_only=True):
     """Read our Node from the API server: the pod's admission failed because of the cached labels."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AskPreferredDevices(Call):
+class AskPreferredDevices(Call, frozen=True, kw_only=True):
     """Ask a device plugin, before devices are chosen for the pod, which ones it prefers. It never fails: a plugin that
     does not answer prefers none."""
 
     question: PreferenceQuestion
 
 
-@dataclass(frozen=True, kw_only=True)
-class DevicesOfContainer:
+class DevicesOfContainer(Struct, frozen=True, kw_only=True):
     """Has the devices of one resource that are chosen for one container."""
 
     container: str
@@ -114,31 +102,27 @@ class DevicesOfContainer:
     ids: tuple[str, ...]  # ascending
 
 
-@dataclass(frozen=True, kw_only=True)
-class AllocatePodDevices(Call):
+class AllocatePodDevices(Call, frozen=True, kw_only=True):
     """Have the device plugins prepare the devices that are chosen for the pod, which is saved already: one request for
     each of these, in this order, until one fails. A repeated call repeats all of them with the same ids."""
 
     wanted: tuple[DevicesOfContainer, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreparePod(Call):
+class PreparePod(Call, frozen=True, kw_only=True):
     """Make the pod's directories and its cgroup with the QoS cgroups above it. `runs`: containers of the pod run
     outside a missing cgroup, which is then reported and not made (pods.md 5.1.7)."""
 
     runs: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunPodSandbox(Call):
+class RunPodSandbox(Call, frozen=True, kw_only=True):
     """Create and start the sandbox of this attempt."""
 
     attempt: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class InspectImage(Call):
+class InspectImage(Call, frozen=True, kw_only=True):
     """Inspect whether the image is present, and whether this pod may use it without a pull (pods.md 7.6)."""
 
     container: str  # "" for the image of a volume
@@ -148,8 +132,7 @@ class InspectImage(Call):
     backed_off: bool = False  # a pull failed and the next one waits: only the presence of the image matters
 
 
-@dataclass(frozen=True, kw_only=True)
-class PullImage(Call):
+class PullImage(Call, frozen=True, kw_only=True):
     """Pull the container's image, or a volume's, in the sandbox of this attempt."""
 
     container: str
@@ -159,8 +142,7 @@ class PullImage(Call):
     policy: str = "IfNotPresent"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CreateContainer(Call):
+class CreateContainer(Call, frozen=True, kw_only=True):
     """Create the container of this attempt in the sandbox, unless its spec names another image by then."""
 
     container: str
@@ -174,8 +156,7 @@ class CreateContainer(Call):
     target_id: str = ""  # of the container whose processes an ephemeral one is to see, "" = none
 
 
-@dataclass(frozen=True, kw_only=True)
-class StartContainer(Call):
+class StartContainer(Call, frozen=True, kw_only=True):
     """Start a created container."""
 
     container: str
@@ -183,16 +164,14 @@ class StartContainer(Call):
     attempt: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunPostStartHook(Call):
+class RunPostStartHook(Call, frozen=True, kw_only=True):
     """Run the container's lifecycle.postStart to its end (pods.md 8.4); a failure of the hook is a failed call."""
 
     container: str
     container_id: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContainerStop:
+class ContainerStop(Struct, frozen=True, kw_only=True):
     """Has how one container is to be stopped (pods.md 8.2, 8.3). `grace_seconds` is the time of the preStop hook, the
     wait for other containers and the end of the process together, which gets at least 2 s. `hook_spent`: seconds since
     an earlier stop of this instance began its hook, which is not run again; -1 = none did."""
@@ -205,15 +184,13 @@ class ContainerStop:
     after: tuple[str, ...] = ()  # ids of containers that must end before this one, a sidecar, is stopped
 
 
-@dataclass(frozen=True, kw_only=True)
-class KillContainer(Call):
+class KillContainer(Call, frozen=True, kw_only=True):
     """Stop one container."""
 
     stop: ContainerStop
 
 
-@dataclass(frozen=True, kw_only=True)
-class KillPod(Call):
+class KillPod(Call, frozen=True, kw_only=True):
     """Stop these containers in parallel, each by its own stop, then these sandboxes."""
 
     containers: tuple[ContainerStop, ...]
@@ -221,8 +198,7 @@ class KillPod(Call):
     grace_seconds: int = 0  # of the pod when this was decided; a shorter one later causes a new decision
 
 
-@dataclass(frozen=True, kw_only=True)
-class InterruptCall(Instruction):
+class InterruptCall(Instruction, frozen=True, kw_only=True):
     """Cancel the pod's call, which only waits; its outcome is a failure marked `interrupted`. `reads_only`: cancel it
     only while it reads what it needs before its request to the runtime."""
 
@@ -230,23 +206,20 @@ class InterruptCall(Instruction):
     reads_only: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class RemoveContainers(Call):
+class RemoveContainers(Call, frozen=True, kw_only=True):
     """Remove dead containers with their logs: (id, container name, log path)."""
 
     containers: tuple[tuple[str, str, str], ...]
     keep_logs: bool = False  # after RestartAllContainers, so that kubectl logs still shows them
 
 
-@dataclass(frozen=True, kw_only=True)
-class RemoveSandboxes(Call):
+class RemoveSandboxes(Call, frozen=True, kw_only=True):
     """Stop once more and remove dead sandboxes."""
 
     sandboxes: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class EndTasks(Call):
+class EndTasks(Call, frozen=True, kw_only=True):
     """Kill and delete the tasks of these containers or sandboxes (ids) through the runtime's task service below CRI:
     the runtime refuses to remove them while they have a task. `left`: describes them in messages; `refusal`: its
     error."""
@@ -256,8 +229,7 @@ class EndTasks(Call):
     refusal: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContainerUpdate:
+class ContainerUpdate(Struct, frozen=True, kw_only=True):
     """Has a running container whose resources are to become the allocated ones. `given`: `resources` that it has
     now."""
 
@@ -266,16 +238,14 @@ class ContainerUpdate:
     given: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResizePod(Call):
+class ResizePod(Call, frozen=True, kw_only=True):
     """Write the allocated resources to the pod's cgroup and these containers. `sandbox_id` "" = there is none."""
 
     sandbox_id: str
     containers: tuple[ContainerUpdate, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SetContainerCpus(Call):
+class SetContainerCpus(Call, frozen=True, kw_only=True):
     """Give a container this cpuset, such as 0-3,8. It is carried out beside the pod's other call, which may last."""
 
     container: str
@@ -283,13 +253,11 @@ class SetContainerCpus(Call):
     cpus: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReleasePod(Call):
+class ReleasePod(Call, frozen=True, kw_only=True):
     """Destroy the pod's cgroup."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RemovePodLogs(Call):
+class RemovePodLogs(Call, frozen=True, kw_only=True):
     """Remove the pod's log directory and its log symlinks."""
 
     name: str

@@ -3,16 +3,16 @@ Decides which observation counts, and which instance is what an interrupted star
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from services.podsync.core.pod.saved import Attempts, Saved
 from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod
 
 
-@dataclass(frozen=True, kw_only=True)
-class Observed:
+class Observed(Struct, frozen=True, kw_only=True, dict=True):
     """Has what the runtime has of a pod. `runtime_pod` is without the instances of `interrupted` and `left_behind`;
     None = the runtime has nothing of the pod."""
 

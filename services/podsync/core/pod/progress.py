@@ -3,8 +3,9 @@ towards the starts of containers. The next process begins again. Moments are ste
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from bus.messages.pleg import ProbeResults
 from services.podsync.core.pod.published_items import Published
@@ -17,8 +18,7 @@ from shared.model.frozen_copy import replace
 REPEAT_EVENTS_SECONDS = 60.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodSetup:
+class PodSetup(Struct, frozen=True, kw_only=True):
     """Has what was made and removed for the pod outside the runtime."""
 
     prepared: bool = False  # whether directories and cgroup were made
@@ -29,8 +29,7 @@ class PodSetup:
     stopped_sandboxes: frozenset[str] = frozenset()  # ids of those for which StopPodSandbox succeeded
 
 
-@dataclass(frozen=True, kw_only=True)
-class LastWritten:
+class LastWritten(Struct, frozen=True, kw_only=True):
     """Has what was saved and published last: only a change is saved and published again."""
 
     saved: tuple[Saved, Attempts] | None = None  # of the newest SavePod
@@ -41,8 +40,7 @@ class LastWritten:
     published_from: Saved | None = None  # the value that `published` was compared with last
 
 
-@dataclass(frozen=True, kw_only=True)
-class Progress:
+class Progress(Struct, frozen=True, kw_only=True):
     """Has the progress towards the next start of one container, or the image of one volume."""
 
     reason: tuple[str, str] | None = None  # waiting reason and message
@@ -56,8 +54,7 @@ class Progress:
         return self.reason != reason or now >= self.events_at + REPEAT_EVENTS_SECONDS
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstanceFacts:
+class InstanceFacts(Struct, frozen=True, kw_only=True):
     """Has facts of one instance of a container."""
 
     probes: ProbeResults | None = None

@@ -3,8 +3,9 @@ Decides nothing about the pod, and does not know what was published before.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from bus.messages.podsync import AdmittedPod, GivenDevices, NumaMemory, PodProbes, PodState, PodVolumes
 from services.podsync.core.placement.pod_placement import ContainerDevices, MemoryBlock
@@ -20,8 +21,7 @@ _FOR_VOLUMES = ("name", "resources", "restartPolicy", "securityContext", "volume
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Published:
+class Published(Struct, frozen=True, kw_only=True):
     """Has the items of one pod. `probes` is None where there is nothing to probe."""
 
     admitted: AdmittedPod

@@ -3,15 +3,15 @@ Moments are steady seconds, 0 = at once. Decides no delay.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from services.podsync.core.pod.instructions import Call
 from services.podsync.core.pod.saved import without
 from shared.model.frozen_copy import replace
 
 
-@dataclass(frozen=True, kw_only=True)
-class Retry:
+class Retry(Struct, frozen=True, kw_only=True):
     """Has the retries of one pod. A retry of a container's image or creation is in its `Progress`."""
 
     at: float = 0.0  # before which there is no call of the pod

@@ -1,11 +1,12 @@
 """Has what is on disk of a pod, besides its newest status: frozen values, each field of which is saved.
-A change is a new value (`dataclasses.replace`). A changed `Saved` is on disk before anything is published or called.
+A change is a new value (`frozen_copy.replace`). A changed `Saved` is on disk before anything is published or called.
 Moments are steady seconds, as in `tracked_pod`. `saved_format` decides how the file looks.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 from bus.messages.podsync import PodState
 from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
@@ -17,8 +18,7 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
-@dataclass(frozen=True, kw_only=True)
-class CrashBackoff:
+class CrashBackoff(Struct, frozen=True, kw_only=True):
     """Has the crash-loop back-off of one container (pods.md 7.2), which the runtime does not have."""
 
     key: str  # name/namespace/uid/container/image/resources: a change of image or resources resets the back-off
@@ -27,8 +27,7 @@ class CrashBackoff:
     instance: str  # the exited container that was counted, so that it is counted once
 
 
-@dataclass(frozen=True, kw_only=True)
-class SavedContainer:
+class SavedContainer(Struct, frozen=True, kw_only=True):
     """Has what only podsync knows of one container. An instance is an id, or `#attempt` while it has none; "" =
     none."""
 
@@ -48,8 +47,7 @@ class SavedContainer:
 NOTHING_SAVED = SavedContainer()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageBackoff:
+class ImageBackoff(Struct, frozen=True, kw_only=True):
     """Has the pull back-off of one image of this pod (pods.md 7.3)."""
 
     seconds: float
@@ -57,8 +55,7 @@ class ImageBackoff:
     message: str  # `ErrImagePull: <text>` of the failure, shown while waiting
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShutdownStop:
+class ShutdownStop(Struct, frozen=True, kw_only=True):
     """Has that a pod is stopped because the machine shuts down. It starts again in another boot, or when the shutdown
     is cancelled."""
 
@@ -68,8 +65,7 @@ class ShutdownStop:
     stopped: bool = False  # whether nothing of it runs any more, so that its volumes are unmounted
 
 
-@dataclass(frozen=True, kw_only=True)
-class Saved:
+class Saved(Struct, frozen=True, kw_only=True):
     """Has what only podsync knows of a pod. The mappings are never changed in place."""
 
     source: str = ""
@@ -112,8 +108,7 @@ class Saved:
         return self.containers.get(name, NOTHING_SAVED)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attempts:
+class Attempts(Struct, frozen=True, kw_only=True):
     """Has attempt numbers, which the runtime has, too: they are on disk within half a second, and before anything from
     which they can be read is removed."""
 

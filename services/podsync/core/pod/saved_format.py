@@ -5,8 +5,10 @@ and writes no file.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, fields
 from typing import Any, TypeVar
+
+from msgspec import to_builtins
+from msgspec.structs import asdict, fields
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress
@@ -145,21 +147,21 @@ def _container_not_after(container: SavedContainer, now: float) -> SavedContaine
 
 def _plain(part: Saved | Attempts) -> dict[str, Any]:
     """Return the value's fields by their names in the checkpoint, as JSON has them."""
-    plain = dict(vars(part))
+    plain = asdict(part)
     for field, name in _NAMES[type(part)].items():
         plain[name] = plain.pop(field)
     if isinstance(part, Saved):
         plain["state"] = str(part.state)
         plain["victims"], plain["left_behind"] = list(part.victims), list(part.left_behind)
         for name in ("allocation", "pending_resize", "resize", "shutdown"):
-            plain[name] = asdict(plain[name]) if plain[name] is not None else {}
+            plain[name] = to_builtins(plain[name]) if plain[name] is not None else {}
         plain["placement"] = plain_placement(part.placement)
         of_containers = plain.pop("containers")
         for of_container in _OF_CONTAINERS:
             values = {name: getattr(container, of_container.name) for name, container in of_containers.items()}
             plain[of_container.name] = {name: value for name, value in values.items() if value != of_container.default}
         for name in ("crash_backoff", "image_backoff"):
-            plain[name] = {key: asdict(entry) for key, entry in plain[name].items()}
+            plain[name] = {key: to_builtins(entry) for key, entry in plain[name].items()}
     return plain
 
 

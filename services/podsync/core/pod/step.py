@@ -3,14 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from services.podsync.core.pod.instructions import Call
 from services.podsync.core.pod.tracked_pod import PodEvent, TrackedPod
 
 WAITS_FOR_CPUS = "running containers to leave the CPUs of this one"
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepInputs:
+class StepInputs(Struct, frozen=True, kw_only=True):
     """Has what a step depends on besides the pod itself."""
 
     now: float  # seconds of the steady clock

@@ -7,9 +7,11 @@ then. Decides nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import PodState
@@ -39,8 +41,7 @@ NEVER = float("inf")
 TERMINAL_PHASES = ("Succeeded", "Failed")
 
 
-@dataclass(frozen=True, eq=False)
-class PodVersion:
+class PodVersion(Struct, frozen=True, eq=False, dict=True):
     """Has one version of the pod's object, and values that depend on it alone, computed when they are first read."""
 
     pod: Pod
@@ -61,8 +62,7 @@ class PodVersion:
         return pod_requests(self.pod)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TrackedPod:
+class TrackedPod(Struct, frozen=True, kw_only=True, eq=False):
     """Has what podsync tracks of one pod. The mappings are never changed in place."""
 
     uid: str
@@ -101,7 +101,7 @@ class TrackedPod:
 
     def __post_init__(self) -> None:
         if self.version.pod is not self.saved.pod:
-            object.__setattr__(self, "version", PodVersion(self.saved.pod))
+            force_setattr(self, "version", PodVersion(self.saved.pod))
 
     @property
     def full_name(self) -> str:

@@ -2,10 +2,10 @@
 "State file"). Reads and writes no file.
 """
 
-from dataclasses import asdict
 from typing import Any
 
 import orjson
+from msgspec import to_builtins
 
 from services.podsync.core.shutdown.sequence import MAX_NAMED_PODS, Shutdown
 from shared.model.frozen_copy import replace
@@ -28,7 +28,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 def plain_shutdown(shutdown: Shutdown | None) -> dict[str, Any]:
     """Return the record, {} for no shutdown."""
-    return {} if shutdown is None else asdict(shutdown) | {"unfinished": list(shutdown.unfinished)}
+    return {} if shutdown is None else to_builtins(shutdown) | {"unfinished": list(shutdown.unfinished)}
 
 
 def read_shutdown(record: Any, now: float) -> Shutdown | None:

@@ -5,7 +5,8 @@ time is over; a group without such pods takes no time. Moments are steady second
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from shared.model.frozen_copy import replace
 from shared.model.shutdown_groups import Groups, index_of_group
@@ -13,8 +14,7 @@ from shared.model.shutdown_groups import Groups, index_of_group
 MAX_NAMED_PODS = 500  # of those that were not finished in time
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shutdown:
+class Shutdown(Struct, frozen=True, kw_only=True):
     """Has how far the shutdown of the machine is. All of it is on disk before anything follows from it."""
 
     boot: str  # identity of the machine's boot that it ends
@@ -31,8 +31,7 @@ class Shutdown:
         return self.ended > 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunningPod:
+class RunningPod(Struct, frozen=True, kw_only=True):
     """Has what the sequence depends on of a pod that something is left of."""
 
     uid: str
@@ -42,16 +41,14 @@ class RunningPod:
     stops: bool  # whether it was told to stop for this shutdown
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodStop:
+class PodStop(Struct, frozen=True, kw_only=True):
     """Has a pod that is to stop now."""
 
     uid: str
     grace_seconds: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Progress:
+class Progress(Struct, frozen=True, kw_only=True):
     """Has the next state of the shutdown, the pods that stop now, those that are late, and when to decide again if no
     pod changes before."""
 

@@ -1,8 +1,9 @@
 """Computes what statuses show of the spec alone: mounts and resources of containers (pods.md 9.2), resources of the pod
 (pods.md 9.4). Computed once per version of a pod. sources accepts no pod with a nameless container or mount."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.podspec.containers import every_container
@@ -14,8 +15,7 @@ _CONTAINERS = "containers"
 _POD = "pod"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContainerFacts:
+class ContainerFacts(Struct, frozen=True, kw_only=True):
     """Has what a container's status shows of its spec. `resources` are the allocated ones."""
 
     mounts: list[Json]

@@ -2,8 +2,9 @@
 Every container of the spec has one, from the first status on. Knows nothing of phases and conditions.
 """
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from bus.messages.podsync import PodState
 from services.podsync.core.placement.reported_devices import Reported
@@ -35,8 +36,7 @@ from shared.podspec.containers import ContainerKind, init_kind
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContainerStatuses:
+class ContainerStatuses(Struct, frozen=True, kw_only=True):
     """Has the statuses: init containers and sidecars in the order of the spec; regular and ephemeral ones by name."""
 
     init: tuple[Json, ...] = ()
@@ -119,8 +119,7 @@ def _name(status: Json) -> str:
     return str(status["name"])
 
 
-@dataclass(frozen=True, slots=True)
-class _StatusBuilder:
+class _StatusBuilder(Struct, frozen=True):
     """Computes the status of one container."""
 
     tracked: TrackedPod

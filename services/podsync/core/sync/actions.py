@@ -3,8 +3,9 @@ Compares the spec with what the runtime has, and returns the containers in the o
 `crash_backoff` decides the back-off, `image_steps` the images; `steps` calls them.
 """
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.container_kill import ContainerKill, failed_probe, probe_grace
@@ -17,8 +18,7 @@ from shared.podspec.earlier_hash import is_hash_of
 from shared.podspec.resources import is_sidecar
 
 
-@dataclass(frozen=True, kw_only=True)
-class SandboxDecision:
+class SandboxDecision(Struct, frozen=True, kw_only=True):
     """Has whether a new sandbox is needed, and its attempt number."""
 
     create: bool
@@ -26,8 +26,7 @@ class SandboxDecision:
     changed: Sandbox | None = None  # the sandbox that it replaces, where that has an event
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodActions:
+class PodActions(Struct, frozen=True, kw_only=True):
     """Has the difference between a pod's spec and the runtime."""
 
     kill_pod: bool = False

@@ -5,17 +5,18 @@ A pod that has not finished keeps the newest instance of each container: its nex
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.tracked_pod import TrackedPod
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState
 
 NANOSECONDS = 1e9
 
 
-@dataclass(frozen=True, kw_only=True)
-class GarbageLimits:
+class GarbageLimits(Struct, frozen=True, kw_only=True):
     """Has the configured limits. `minimum_age`: seconds since the creation of a container; `per_container`: dead
     instances that each container keeps; `total`: dead containers on the node. A negative number means no limit."""
 
@@ -24,8 +25,7 @@ class GarbageLimits:
     total: int = -1
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Unit:
+class _Unit(Struct, frozen=True, kw_only=True):
     """Has the removable instances of one container, the newest first."""
 
     uid: str

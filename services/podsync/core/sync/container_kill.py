@@ -1,8 +1,9 @@
 """Decides why a running container is killed, and how it is stopped (pods.md 5.3, 8.2, 8.3)."""
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct
 
 from services.podsync.core.pod.instructions import ContainerStop
 from services.podsync.core.pod.lifecycle import MIN_STOP_SECONDS
@@ -13,8 +14,7 @@ from shared.podspec.containers import ContainerKind
 from shared.podspec.resources import is_sidecar
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContainerKill:
+class ContainerKill(Struct, frozen=True, kw_only=True):
     """Has a running container to kill."""
 
     instance: Container

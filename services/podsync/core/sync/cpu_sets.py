@@ -4,7 +4,8 @@ What a container has is known in memory only: a new process sets every cpuset on
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bus.messages.podsync import PodState
 from services.podsync.core.placement.pod_placement import container_cpus, has_own_cpus
@@ -23,8 +24,7 @@ _NO_REFUSALS = ("NotFound", "Unavailable")  # the container is gone, or the runt
 MIN_CPU_RETRY_SECONDS = 1.0  # whatever is configured: each repetition is a call of the runtime
 
 
-@dataclass(frozen=True, kw_only=True)
-class CpuChanges:
+class CpuChanges(Struct, frozen=True, kw_only=True):
     """Has the pod with the calls that give its containers their cpusets, and when a failed one is repeated, in steady
     seconds, 0 = none has failed."""
 

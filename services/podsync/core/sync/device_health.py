@@ -6,7 +6,8 @@ that is not connected reports nothing, and one that leaves a device out of its l
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bus.messages.podsync import PodState
 from services.podsync.core.placement.reported_devices import Reported
@@ -32,8 +33,7 @@ DEVICE_UNHEALTHY, DEVICE_HEALTHY = (
 _MAX_SHOWN_CHARACTERS = 64  # of an annotation that is not understood
 
 
-@dataclass(frozen=True)
-class _Health:
+class _Health(Struct, frozen=True):
     """Has the unhealthy devices of one container, by their names in `ReportedHealth`, and those that have changed."""
 
     unhealthy: frozenset[str]

@@ -6,6 +6,8 @@ Decides nothing about back-off or images.
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.container_kill import ContainerKill, failed_probe, probe_grace
 from services.podsync.core.sync.resizing import restarts_for_resize
@@ -17,8 +19,7 @@ from shared.podspec.containers import ContainerKind, init_kind
 from shared.podspec.earlier_hash import is_hash_of
 
 
-@dataclass(frozen=True, kw_only=True)
-class InitActions:
+class InitActions(Struct, frozen=True, kw_only=True):
     """Has what to do. `initialized`: the regular containers may run; `failed`: they never will."""
 
     initialized: bool = True

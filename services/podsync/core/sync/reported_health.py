@@ -3,7 +3,8 @@ resource claims (node.md 4.15, 4.16). Pure.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from services.podsync.core.placement.reported_devices import Reported
 from services.podsync.core.pod.claim_devices import HEALTHY, UNHEALTHY, devices_of_container
@@ -13,8 +14,7 @@ from services.podsync.core.pod.tracked_pod import TrackedPod
 _CLAIM = "claim:"  # begin of the name of a device of a claim; no resource of a device plugin has a colon
 
 
-@dataclass(frozen=True)
-class ReportedHealth:
+class ReportedHealth(Struct, frozen=True):
     """Has by device whether it is healthy, and what its driver says of that. A device of which nothing is reported is
     in neither. A device has the name `<resource>/<id>`, or `claim:<claim>/<driver>/<pool>/<device>`."""
 

@@ -2,7 +2,8 @@
 TLS or HTTP libraries."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 UNAUTHORIZED = "Unauthorized"  # the body of every 401
 
@@ -12,8 +13,7 @@ _CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 Subject = Iterable[Iterable[tuple[str, str]]]  # as ssl's getpeercert()["subject"]: RDNs of (attribute, value)
 
 
-@dataclass(frozen=True)
-class User:
+class User(Struct, frozen=True):
     """An authenticated user, anonymous included."""
 
     name: str

@@ -1,7 +1,7 @@
 """Forms the attributes of a request for its authorization, and the texts of refusals (server.md 3). Requests no
 review."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from services.server.core.access.authentication import User
 
@@ -21,8 +21,7 @@ _SUBRESOURCES: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Attributes:
+class Attributes(Struct, frozen=True):
     """One access question: always resource `nodes` in API group "", version v1, named after this node."""
 
     user: User

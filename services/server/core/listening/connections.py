@@ -7,12 +7,12 @@ connections are idle.
 """
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class ConnectionLimits:
+
+class ConnectionLimits(Struct, frozen=True):
     """The limits of one listener. An address is an IPv4 address or the first 64 bits of an IPv6 address."""
 
     unauthorized: int  # connections; beyond it one of the address that has the most ends

@@ -3,8 +3,9 @@ what this machine's OpenSSL was built with, nor load a certificate."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 _SUITES = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
@@ -60,16 +61,14 @@ _CURVES = {
 }
 
 
-@dataclass(frozen=True)
-class TlsOption:
+class TlsOption(Struct, frozen=True):
     """One suite or curve: the name the operator knows it by, and OpenSSL's."""
 
     name: str
     openssl: str
 
 
-@dataclass(frozen=True)
-class TlsChoice:
+class TlsChoice(Struct, frozen=True):
     """`minimum` is 10, 11, 12 or 13. `suites` are for TLS 1.2 and older, None = the library's own; so for `curve`.
     `remarks` are lines for the log."""
 

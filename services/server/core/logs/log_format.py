@@ -6,10 +6,10 @@ know where bytes come from.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 import orjson
+from msgspec import Struct
 
 from services.server.core.logs.log_query import parse_rfc3339
 
@@ -25,8 +25,7 @@ class UnsupportedLogFormatError(Exception):
     """The first line is of no known format; `str()` is the kubelet's text, but without the line."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogFilter:
+class LogFilter(Struct, frozen=True, kw_only=True):
     """What to leave out of a log. `since`: nanoseconds since the epoch; `lines`: stop after this many parsed lines."""
 
     timestamps: bool = False

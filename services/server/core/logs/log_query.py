@@ -4,8 +4,9 @@ server.md 10.1, 10.2. Must not know pods or files.
 """
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
 
 from services.server.core.go_text import parse_int64, parse_query, quote
 
@@ -24,8 +25,7 @@ class LogQueryError(Exception):
         super().__init__(body)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogQuery:
+class LogQuery(Struct, frozen=True, kw_only=True):
     """PodLogOptions as the kubelet takes them; None = not given. `since_time` is nanoseconds since the epoch."""
 
     follow: bool = False

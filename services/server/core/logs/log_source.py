@@ -4,8 +4,9 @@ Decides from the pod status and what the runtime reported; opens nothing.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from services.server.core.go_text import quote
 from shared.model.objects import Object
@@ -22,8 +23,7 @@ class LogsUnavailableError(Exception):
     """There is no instance to read logs of; `str()` is the kubelet's text (answered with 400)."""
 
 
-@dataclass(frozen=True)
-class LogSource:
+class LogSource(Struct, frozen=True):
     """One container instance: its id as in the status (`containerd://...`), and the attempt in its log's name."""
 
     container_id: str

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 
 import orjson
+from msgspec import Struct
 
 from services.server.core.go_text import parse_int64, parse_query, quote
 
@@ -26,8 +26,7 @@ class NodeLogQueryError(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeLogQuery:
+class NodeLogQuery(Struct, frozen=True, kw_only=True):
     """A query; `file` "" = the logs of `services`. Times keep the offset that the client gave."""
 
     services: tuple[str, ...] = ()

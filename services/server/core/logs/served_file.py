@@ -7,10 +7,11 @@ Opens no file. Multiple ranges are answered with the complete file, which HTTP p
 import mimetypes
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from urllib.parse import quote
+
+from msgspec import Struct
 
 _FIRST, _LAST = -62135596800, 253402300799  # seconds since the epoch of the years 1 to 9999
 SNIFFED_BYTES = 512  # at the start of a file that decide its type where the name does not
@@ -24,8 +25,7 @@ class BadRangeError(Exception):
     """The Range header asks for nothing that the file has."""
 
 
-@dataclass(frozen=True)
-class BodyPart:
+class BodyPart(Struct, frozen=True):
     """The bytes of a file to send: `count` from `start`; `partial` = because of a Range header."""
 
     start: int

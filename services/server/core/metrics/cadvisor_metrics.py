@@ -5,7 +5,8 @@ A number that the host does not offer has no sample.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bus.messages.cgroup_details import CgroupDetails, DeviceIo, FoundCgroups, MachineInfo
 from bus.messages.usage import InterfaceUsage, Pressure
@@ -18,8 +19,7 @@ Value = float | None
 Labelled = Iterable[tuple[str, Value]]  # further labels (`,device="/dev/sda"`) and a value
 
 
-@dataclass(frozen=True)
-class _Family:
+class _Family(Struct, frozen=True):
     name: str
     kind: str
     help: str

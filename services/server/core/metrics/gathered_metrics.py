@@ -7,7 +7,8 @@ answer, counters and histograms keep their last values and gauges are left out.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bus.messages.metrics import MetricFamily, Metrics
 from shared.metrics.family import Kind
@@ -40,8 +41,7 @@ OF_THE_AGENT = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProcessCounters:
+class ProcessCounters(Struct, frozen=True, kw_only=True):
     """The counters and histograms of one process: the newest ones, of `incarnation`, and what earlier ones counted."""
 
     incarnation: str
@@ -49,8 +49,7 @@ class ProcessCounters:
     ended: tuple[MetricFamily, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counters:
+class Counters(Struct, frozen=True, kw_only=True):
     """What a restarted server needs, so that no sum falls. `since`: the start of the first process that was counted, in
     seconds since the epoch, None where it is not known."""
 

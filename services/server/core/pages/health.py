@@ -5,7 +5,8 @@ CLOCK_MONOTONIC seconds. Must not know how beats arrive or who reads the text.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.server.core.go_text import quote
 
@@ -14,16 +15,14 @@ LOG_BLOCKED_AFTER_SECONDS = 120.0  # since the log was last flushed
 MIN_SYNC_LOOP_SECONDS = 300.0  # that a turn of the sync loop may take, or twice the sync frequency if that is more
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """One check's outcome; `error` is "" when it passed."""
 
     name: str
     error: str = ""
 
 
-@dataclass(frozen=True)
-class HealthAnswer:
+class HealthAnswer(Struct, frozen=True):
     """The HTTP answer to a health request."""
 
     status: int

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import orjson
-
 from services.server.core.pages.node_history import added
+from shared.text.json_text import json_bytes
 
 Document = dict[str, Any]  # version, the sections, pods by UID, history
 _SECTIONS = ("node", "processes", "troubles", "conditions", "machine", "usage")  # a change has them complete
@@ -38,14 +37,14 @@ class PageFeed:
         if self.number:
             if not (changed := changes(self._document, newest)):
                 return False
-            self._change = _event("change", orjson.dumps(changed))
+            self._change = _event("change", json_bytes(changed))
         self._document, self._complete = newest, b""
         self.number += 1
         return True
 
     def complete(self) -> bytes:
         """Return the newest document as JSON."""
-        self._complete = self._complete or orjson.dumps(self._document)
+        self._complete = self._complete or json_bytes(self._document)
         return self._complete
 
     def since(self, number: int) -> bytes:

@@ -1,9 +1,10 @@
 """The pages `/statusz` and `/flagz`: as text, or structured where the client asks for it (server.md 15.4); pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct
 
 from shared.model.objects import Object
 
@@ -24,8 +25,7 @@ class Page(StrEnum):
     FLAGZ = "Flagz"
 
 
-@dataclass(frozen=True)
-class Representation:
+class Representation(Struct, frozen=True):
     """How a page is answered: as text, or structured in this version of the API."""
 
     content_type: str

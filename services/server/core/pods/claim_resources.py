@@ -1,13 +1,12 @@
 """Decides which devices of resource claims the PodResources API lists for a container (node.md 8.3)."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from bus.messages.resource_claims import ClaimDevice, ClaimState, PodClaim, PodClaims
 from shared.model.objects import Object
 
 
-@dataclass(frozen=True)
-class ClaimEntry:
+class ClaimEntry(Struct, frozen=True):
     """Has one prepared claim, with the devices of it that the container has."""
 
     claim: str

@@ -3,13 +3,15 @@ the containers have alone comes from `pods.admitted`, the NUMA nodes of their de
 their resource claims from `claims.prepared`."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.podsync import AdmittedPod, NumaMemory
 from bus.messages.resource_claims import PodClaims
 from services.server.core.pods.claim_resources import ClaimEntry, claim_entries
 from shared.model.cpu_list import parse_cpus
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object, name, namespace
 
 ENDED = ("Succeeded", "Failed")  # phases of pods that are no longer active
@@ -18,8 +20,7 @@ ENDED = ("Succeeded", "Failed")  # phases of pods that are no longer active
 DeviceNodes = Mapping[str, Mapping[str, tuple[int, ...]]]
 
 
-@dataclass(frozen=True)
-class DeviceEntry:
+class DeviceEntry(Struct, frozen=True):
     """Has one device and one NUMA node that it is near to; None = its plugin names none."""
 
     resource: str
@@ -27,8 +28,7 @@ class DeviceEntry:
     node: int | None
 
 
-@dataclass(frozen=True)
-class ContainerEntry:
+class ContainerEntry(Struct, frozen=True):
     """Has one container with the CPUs, the memory and the devices that it has alone, and its resource claims."""
 
     name: str
@@ -38,8 +38,7 @@ class ContainerEntry:
     claims: tuple[ClaimEntry, ...] = ()
 
 
-@dataclass(frozen=True)
-class PodEntry:
+class PodEntry(Struct, frozen=True):
     """Has one pod with its containers, restartable init containers first."""
 
     name: str

@@ -5,7 +5,8 @@ An encoder and a decoder belong to one connection each: header blocks share a zl
 
 import struct
 import zlib
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.server.core.streams.spdy_dictionary import SPDY_DICTIONARY
 
@@ -27,8 +28,7 @@ class SpdyProtocolError(Exception):
     """The other side sent what is no SPDY/3.1."""
 
 
-@dataclass(frozen=True)
-class SynStream:
+class SynStream(Struct, frozen=True):
     """Opens a stream. Clients use odd ids."""
 
     stream: int
@@ -39,8 +39,7 @@ class SynStream:
     priority: int = 0  # 0 (highest) to 7
 
 
-@dataclass(frozen=True)
-class SynReply:
+class SynReply(Struct, frozen=True):
     """Accepts a stream."""
 
     stream: int
@@ -48,38 +47,33 @@ class SynReply:
     fin: bool = False
 
 
-@dataclass(frozen=True)
-class RstStream:
+class RstStream(Struct, frozen=True):
     """Ends a stream at once."""
 
     stream: int
     status: int
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """(flags, id, value) of each setting."""
 
     values: tuple[tuple[int, int, int], ...] = ()
 
 
-@dataclass(frozen=True)
-class Ping:
+class Ping(Struct, frozen=True):
     """Echoed by the side whose parity the id does not have."""
 
     id: int
 
 
-@dataclass(frozen=True)
-class GoAway:
+class GoAway(Struct, frozen=True):
     """No new streams after `last_stream`."""
 
     last_stream: int
     status: int = 0
 
 
-@dataclass(frozen=True)
-class Headers:
+class Headers(Struct, frozen=True):
     """More headers of a stream."""
 
     stream: int
@@ -87,16 +81,14 @@ class Headers:
     fin: bool = False
 
 
-@dataclass(frozen=True)
-class WindowUpdate:
+class WindowUpdate(Struct, frozen=True):
     """`delta` more bytes may be sent. The runtimes' servers send none and wait for none."""
 
     stream: int
     delta: int
 
 
-@dataclass(frozen=True)
-class Data:
+class Data(Struct, frozen=True):
     """Bytes of a stream. A decoder hands a large frame on in pieces; `fin` comes with the last."""
 
     stream: int

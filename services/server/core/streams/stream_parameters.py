@@ -3,8 +3,9 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from services.server.core.go_text import parse_query, quote
 
@@ -28,8 +29,7 @@ class Upgrade(StrEnum):
     TUNNEL = "tunnel"  # SPDY inside a WebSocket
 
 
-@dataclass(frozen=True)
-class RequestedStreams:
+class RequestedStreams(Struct, frozen=True):
     """The streams of one exec or attach."""
 
     stdin: bool = False

@@ -1,8 +1,9 @@
 """The HTTP heads of an upgraded connection to the runtime's streaming server (server.md 12.3). Sends nothing."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from services.server.core.access.bearer import without_token
 from services.server.core.streams.stream_parameters import V5_PROTOCOL
@@ -23,8 +24,7 @@ class UpgradeError(Exception):
     """The runtime's streaming server cannot be used; `str()` is the kubelet's text, answered with 500."""
 
 
-@dataclass(frozen=True)
-class StreamingServer:
+class StreamingServer(Struct, frozen=True):
     """Where a CRI URL points."""
 
     host: str
@@ -34,8 +34,7 @@ class StreamingServer:
     authority: str  # as a Host header has it
 
 
-@dataclass(frozen=True)
-class ResponseHead:
+class ResponseHead(Struct, frozen=True):
     """Status and headers of an answer."""
 
     status: int

@@ -7,24 +7,25 @@ one monotonic clock, except `wall`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bus.messages.device_plugins import MAX_RESOURCES, Device, DeviceResource
 from services.volume.core.device_plugins.plugin_checks import UnusableDevicesError
+from shared.model.frozen_copy import replace
 
 GRACE_SECONDS = 300.0  # for a plugin that restarts
 
 
-@dataclass(frozen=True)
-class PluginOptions:
+class PluginOptions(Struct, frozen=True):
     """Has the answer to GetDevicePluginOptions."""
 
     pre_start_required: bool = False
     preferred_allocation: bool = False
 
 
-@dataclass(frozen=True)
-class PluginSocket:
+class PluginSocket(Struct, frozen=True):
     """Has the paths of a plugin's sockets. `endpoint` "": none is known. `registry`: the one below `plugins_registry`
     through which the plugin registered; "" = it registered at the agent's socket."""
 

@@ -2,7 +2,6 @@
 pure."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from bus.messages.event import KubeEvent
 from services.volume.core.mounting.expansions import during_mount
@@ -13,6 +12,7 @@ from services.volume.core.specs.expansion import Expansion
 from services.volume.core.specs.volume_spec import VolumeSpec, spec_name
 from services.volume.core.world.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.world.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
+from shared.model.frozen_copy import replace
 
 _EXPAND = "NodeExpandVolume.NodeExpandVolume"
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from posixpath import normpath
 
+from msgspec import Struct
+
 from services.volume.core.files.object_key import ObjectKey
 from services.volume.core.files.pod_certificates import CertificateKey, CertificatePart, certificate_part
 from services.volume.core.files.token_cache import TokenKey
@@ -21,8 +23,7 @@ _FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata
 _SUBSCRIPTED = ("metadata.annotations['", "metadata.labels['")
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(Struct, frozen=True):
     """One key of an object and the file it becomes."""
 
     key: str
@@ -30,8 +31,7 @@ class Item:
     mode: int | None = None
 
 
-@dataclass(frozen=True)
-class ObjectPart:
+class ObjectPart(Struct, frozen=True):
     """Keys of an object as files. `items` empty = all keys."""
 
     key: ObjectKey
@@ -49,23 +49,20 @@ class DownwardFile:
     error: str = ""
 
 
-@dataclass(frozen=True)
-class DownwardPart:
+class DownwardPart(Struct, frozen=True):
     """Fields of the pod as files."""
 
     files: tuple[DownwardFile, ...]
 
 
-@dataclass(frozen=True)
-class TokenPart:
+class TokenPart(Struct, frozen=True):
     """A service account token as a file."""
 
     key: TokenKey
     path: str
 
 
-@dataclass(frozen=True)
-class RefusedPart:
+class RefusedPart(Struct, frozen=True):
     """A source that this node does not support; `reason` is the kubelet's text."""
 
     reason: str

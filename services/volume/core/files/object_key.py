@@ -1,10 +1,9 @@
 """Defines the key of an API object that a volume depends on; pure."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class ObjectKey:
+class ObjectKey(Struct, frozen=True):
     """The key of an API object. `kind`: as in GetObject; `namespace`: "" for a PersistentVolume, CSIDriver or
     VolumeAttachment."""
 

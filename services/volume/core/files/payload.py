@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+import msgspec
+
 from services.volume.core.files.files_source import (
     DownwardPart,
     Files,
@@ -41,8 +43,7 @@ class FailureKind(IntEnum):
     UNANSWERED = 2
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """The reason why a part of a volume has no content."""
 
     text: str
@@ -96,22 +97,20 @@ class FoundToken:
     expiration: str = ""
 
 
-@dataclass(frozen=True)
-class FoundCertificate:
+class FoundCertificate(msgspec.Struct, frozen=True):
     """A certificate of a pod, or why there is none."""
 
     credential: Credential | None = None
     problem: Problem | None = None
 
 
-@dataclass(frozen=True)
-class SetUpInputs:
+class SetUpInputs(msgspec.Struct, frozen=True):
     """The inputs of set-up beside the volume's source. `refresh_at`: the monotonic moment at which the first token or
     certificate is to be renewed; `device_path`: where its device is mounted, "" = it has none."""
 
-    objects: Mapping[ObjectKey, FoundObject] = field(default_factory=dict)
-    tokens: Mapping[TokenKey, FoundToken] = field(default_factory=dict)
-    certificates: Mapping[CertificateKey, FoundCertificate] = field(default_factory=dict)
+    objects: Mapping[ObjectKey, FoundObject] = msgspec.field(default_factory=dict)
+    tokens: Mapping[TokenKey, FoundToken] = msgspec.field(default_factory=dict)
+    certificates: Mapping[CertificateKey, FoundCertificate] = msgspec.field(default_factory=dict)
     refresh_at: float | None = None
     device_path: str = ""
 

@@ -6,13 +6,16 @@ files meanwhile. Moments are seconds since the epoch.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
+
+from msgspec import Struct
 
 from bus.messages.event import KubeEvent
 from services.volume.core.files.object_key import ObjectKey
 from services.volume.core.files.trust_bundles import certificates_of, pem
 from shared.model.fields import dictionaries, dictionary, number, text
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.time.timestamps import parse_rfc3339
 
@@ -24,8 +27,7 @@ OVERDUE_AFTER_SECONDS = 600.0  # after the moment of the refresh
 LOOK_SECONDS = 60.0  # between looks while something is due
 
 
-@dataclass(frozen=True)
-class CertificateKey:
+class CertificateKey(Struct, frozen=True):
     """Names one projection of a certificate, and what it requests.
 
     `volume`: its name in the pod; `index`: of the source; `seconds`: maxExpirationSeconds, None = as long as the signer
@@ -44,8 +46,7 @@ class CertificateKey:
     annotations: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
-class CertificatePart:
+class CertificatePart(Struct, frozen=True):
     """Key and certificates of the pod as files; a path of "" is no file."""
 
     key: CertificateKey
@@ -74,8 +75,7 @@ class Pending:
     abandon_at: float
 
 
-@dataclass(frozen=True)
-class Projection:
+class Projection(Struct, frozen=True):
     """The state of one projection. `refused`: the kubelet's text after a request was denied or failed, for good;
     `ended`: `denied` or `failed` then."""
 

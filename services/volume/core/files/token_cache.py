@@ -10,6 +10,8 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from msgspec import Struct
+
 MAX_USE_SECONDS = 24 * 3600.0
 JITTER_SECONDS = 10  # by which a refresh may be earlier, exclusive
 RETRY_SECONDS = 30.0  # after a refresh that failed while the old token is still valid
@@ -19,8 +21,7 @@ class TokenError(Exception):
     """There is no valid token; the text is the kubelet's."""
 
 
-@dataclass(frozen=True)
-class TokenKey:
+class TokenKey(Struct, frozen=True):
     """Names a token: its service account, audiences and the pod it is bound to. `seconds`: its requested lifetime,
     None = as long as the API server decides."""
 

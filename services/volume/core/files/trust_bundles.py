@@ -6,7 +6,8 @@ import binascii
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from services.volume.core.files.object_key import ObjectKey
 from shared.model import objects
@@ -26,8 +27,7 @@ class TrustBundleError(Exception):
     """There are no trust anchors; the text is the kubelet's."""
 
 
-@dataclass(frozen=True)
-class TrustBundlePart:
+class TrustBundlePart(Struct, frozen=True):
     """The trust anchors of one bundle, or of the bundles of a signer, as a file. `key`: of the bundle or of the
     signer's list; `selector`: the requirements on the labels of a signer's bundle, None = no bundle meets them."""
 

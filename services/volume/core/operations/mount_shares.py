@@ -4,8 +4,9 @@ A file system whose server does not respond blocks each call on it, so its calls
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from posixpath import normpath
+
+from msgspec import Struct
 
 from shared.host.mountinfo import MountPoint
 
@@ -17,8 +18,7 @@ _LOCAL = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(Struct, frozen=True):
     """A mount point, and how many calls may be under way below it."""
 
     mount: str

@@ -1,21 +1,20 @@
 """Defines the operations of volume on the outside world as values, and which kind of calls each makes; pure."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from services.volume.core.specs.volume_spec import VolumeSpec
 
 
-@dataclass(frozen=True)
-class MakePodDirectories:
+class MakePodDirectories(Struct, frozen=True):
     """Make `pods/<uid>` with `volumes` and `plugins`, 0750."""
 
     uid: str
     volume: str = ""
 
 
-@dataclass(frozen=True)
-class MountDevice:
+class MountDevice(Struct, frozen=True):
     """Mount the device of the volumes with this unique name, once for all pods; its result is the path. It belongs to
     no pod."""
 
@@ -24,8 +23,7 @@ class MountDevice:
     uid: str = ""
 
 
-@dataclass(frozen=True)
-class MountVolume:
+class MountVolume(Struct, frozen=True):
     """Set the volume up, or bring its content up to date; its result is the host path. `device_path`: where its device
     is mounted, "" = it has none."""
 
@@ -35,8 +33,7 @@ class MountVolume:
     device_path: str = ""
 
 
-@dataclass(frozen=True)
-class RemoveOldFiles:
+class RemoveOldFiles(Struct, frozen=True):
     """Remove the files that an update of a mounted volume has replaced. `plugin`: the name of its plugin."""
 
     uid: str
@@ -44,8 +41,7 @@ class RemoveOldFiles:
     plugin: str
 
 
-@dataclass(frozen=True)
-class ExpandVolume:
+class ExpandVolume(Struct, frozen=True):
     """Expand a mounted volume to `capacity` bytes."""
 
     uid: str
@@ -54,16 +50,14 @@ class ExpandVolume:
     capacity: int
 
 
-@dataclass(frozen=True)
-class UnmountVolume:
+class UnmountVolume(Struct, frozen=True):
     """Tear down the subpaths that are bound of a volume, then the volume with its directory and content."""
 
     uid: str
     volume: str
 
 
-@dataclass(frozen=True)
-class UnmountDevice:
+class UnmountDevice(Struct, frozen=True):
     """Unmount a device that no pod uses. The operation belongs to no pod."""
 
     volume: str  # the unique name
@@ -72,8 +66,7 @@ class UnmountDevice:
     uid: str = ""
 
 
-@dataclass(frozen=True)
-class RemovePodDirectory:
+class RemovePodDirectory(Struct, frozen=True):
     """Remove `pods/<uid>` by the rules for orphaned pod directories (volumes.md 7)."""
 
     uid: str

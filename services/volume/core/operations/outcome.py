@@ -2,7 +2,8 @@
 latter."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from bus.messages.event import KubeEvent
 from bus.messages.usage import FilesystemUsage
@@ -10,8 +11,7 @@ from services.volume.core.files.payload import FailureKind
 from services.volume.core.specs.expansion import ExpansionFailure
 
 
-@dataclass(frozen=True)
-class FoundVolume:
+class FoundVolume(Struct, frozen=True):
     """A volume as its plugin found it at start.
 
     `name`: of its directory; `key`: its key in the core, "" = its name; `plugin`: the plugin's name; `host_path`:
@@ -33,8 +33,7 @@ class FoundVolume:
     attachable: bool = False
 
 
-@dataclass(frozen=True)
-class FoundDevice:
+class FoundDevice(Struct, frozen=True):
     """A device of which its plugin found something at start, mounted or half-way. `attachable`: it is or may be
     attachable; `label`: the SELinux label of its mount, "" = none."""
 
@@ -44,8 +43,7 @@ class FoundDevice:
     label: str = ""
 
 
-@dataclass(frozen=True)
-class VolumeReading:
+class VolumeReading(Struct, frozen=True):
     """How full a volume is, and its condition. `abnormal`: whether the driver reports damage, None = it reports
     nothing; `condition`: the driver's text about that."""
 
@@ -54,8 +52,7 @@ class VolumeReading:
     condition: str = ""
 
 
-@dataclass(frozen=True)
-class Performed:
+class Performed(Struct, frozen=True):
     """The result of an operation: the path of what was mounted, "" = none; whether old files of the volume are kept,
     which a RemoveOldFiles is to remove; and whether its files can have SELinux labels of their own. `rest`: the last
     part of a set-up, which calls no driver, takes as long as there are files and raises OSError; None = none."""
@@ -66,8 +63,7 @@ class Performed:
     rest: Callable[[], None] | None = None
 
 
-@dataclass(frozen=True)
-class PluginEvent:
+class PluginEvent(Struct, frozen=True):
     """An event of a pod, or of the PersistentVolume of this name, that a plugin reports while it works."""
 
     reason: str
@@ -77,8 +73,7 @@ class PluginEvent:
     is_warning: bool = True
 
 
-@dataclass(frozen=True)
-class DriverCall:
+class DriverCall(Struct, frozen=True):
     """One call of a CSI driver that has ended. `method`: as `/csi.v1.Node/NodePublishVolume`; `code`: Go's name of the
     gRPC code, as `OK`; `seconds`: how long it took."""
 
@@ -88,8 +83,7 @@ class DriverCall:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """How an operation ended; `error` is the kubelet's inner text, "" = success. `versions`, `refresh_at` and
     `old_files_at` (monotonic) of a volume of files: the objects used, when it falls due by age, and when its old files
     are to be removed. `under_way`: it failed because its call does not return; the call goes on. `expansion`: why an
@@ -107,8 +101,7 @@ class Outcome:
     expansion: ExpansionFailure | None = None
 
 
-@dataclass(frozen=True)
-class FollowUp:
+class FollowUp(Struct, frozen=True):
     """What follows from the end of an operation: the seconds until it may run again, the events to record, and whether
     its failure is not reported yet."""
 

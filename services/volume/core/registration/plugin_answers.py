@@ -4,11 +4,13 @@ pure."""
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
 
 from bus.messages.volume import CsiNode, RegisteredPlugin
 from services.volume.core.device_plugins import plugin_checks
 from services.volume.core.resource_claims import driver_checks
+from shared.model.frozen_copy import replace
 from shared.podspec.names import dns_subdomain, label_value, qualified_name
 
 CSI, DEVICE, DRA = "CSIPlugin", "DevicePlugin", "DRAPlugin"
@@ -21,8 +23,7 @@ _MAX_NODE_ID_CHARACTERS = 192  # a CSINode takes no longer one
 _VERSION = re.compile(r"v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?")
 
 
-@dataclass(frozen=True)
-class PluginInfo:
+class PluginInfo(Struct, frozen=True):
     """The answer to GetInfo. `endpoint`: the absolute path of the plugin's own socket."""
 
     type: str
@@ -31,8 +32,7 @@ class PluginInfo:
     versions: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class NodeInfo:
+class NodeInfo(Struct, frozen=True):
     """The answer to NodeGetInfo of a CSI driver."""
 
     node_id: str

@@ -1,11 +1,13 @@
 """Defines a resource claim as this node has it: which pods use it, and what its drivers have done; pure."""
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from bus.messages.resource_claims import ClaimDevice
 from services.volume.core.resource_claims.driver_checks import Device
+from shared.model.frozen_copy import replace
 
 ClaimKey = tuple[str, str]  # namespace and name
 
@@ -19,8 +21,7 @@ class PartState(StrEnum):
     PREPARED = "prepared"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """Has the part of one driver. `devices`: those that it named when it prepared them last; `specified`: since then
     the machine has had a specification of each of their CDI devices."""
 
@@ -47,8 +48,7 @@ class Part:
         return replace(self, state=PartState.CALLED, specified=False) if self.state is PartState.PREPARED else self
 
 
-@dataclass(frozen=True, kw_only=True)
-class Use:
+class Use(Struct, frozen=True, kw_only=True):
     """Has the use of a claim by a pod. `names`: of the claim within the pod, empty = not known, because another kubelet
     has prepared it; `containers`: container -> requests, of extended resources."""
 
@@ -56,8 +56,7 @@ class Use:
     containers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """Has a claim. `pods`: its uses by pod UID, `parts`: by driver."""
 
     uid: str

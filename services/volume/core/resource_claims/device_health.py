@@ -6,8 +6,9 @@ clock.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from services.volume.core.resource_claims.driver_checks import MAX_TEXT_CHARACTERS, DriverError
 from shared.text.plain_text import plain
@@ -25,8 +26,7 @@ class Health(StrEnum):
     UNKNOWN = "Unknown"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportedDevice:
+class ReportedDevice(Struct, frozen=True, kw_only=True):
     """Has the health of one device in a report. `timeout`: seconds, 0 = the driver names none."""
 
     pool: str
@@ -36,8 +36,7 @@ class ReportedDevice:
     message: str = ""
 
 
-@dataclass(frozen=True)
-class DeviceState:
+class DeviceState(Struct, frozen=True):
     """Has what is published about one device. `message`: one line of the driver."""
 
     health: Health = Health.UNKNOWN

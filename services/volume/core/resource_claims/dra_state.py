@@ -1,11 +1,11 @@
 """Reads and writes `dra_manager_state`: the prepared resource claims, with the devices that drivers named for them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
 import orjson
+from msgspec import Struct, field
 
 from shared.go_checkpoints.checksums import CheckpointError, Fault, corrupted, load_checkpoint
 from shared.go_checkpoints.go_types import Field, GoMap, GoSlice, GoStruct, GoText, GoValueError
@@ -15,8 +15,7 @@ FILE_NAME = "dra_manager_state"
 _KIND, _VERSION = "DRACheckpoint", "checkpoint.dra.kubelet.k8s.io/v1"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClaimDevice:
+class ClaimDevice(Struct, frozen=True, kw_only=True):
     """Has one device as its driver named it. None: the driver gave no list. `share_id` "": the device is not shared."""
 
     pool: str
@@ -26,8 +25,7 @@ class ClaimDevice:
     cdi_ids: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreparedClaim:
+class PreparedClaim(Struct, frozen=True, kw_only=True):
     """Has one claim. `drivers`: all that have a part in it, also those that named no device (None)."""
 
     uid: str

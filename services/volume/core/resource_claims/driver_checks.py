@@ -4,7 +4,8 @@ with the kubelet's texts (node.md 4.16); pure.
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from shared.podspec.names import dns_subdomain
 from shared.text.plain_text import plain
@@ -23,8 +24,7 @@ class DriverError(Exception):
     """Says why a driver, or what it sent, cannot be used; `str()` is one line."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Device:
+class Device(Struct, frozen=True, kw_only=True):
     """Has a device of a claim, as its driver names it. `requests`: those of the claim that it serves, empty = all."""
 
     pool: str
@@ -34,8 +34,7 @@ class Device:
     cdi_devices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """Has what a driver answers about one claim: its devices (of NodePrepareResources), or an error."""
 
     devices: tuple[Device, ...] = ()

@@ -3,8 +3,9 @@ pure.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from shared.model.objects import Object
 
@@ -15,8 +16,7 @@ class ClaimError(Exception):
     """Says why a pod cannot have a claim; `str()` is one line."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodIdentity:
+class PodIdentity(Struct, frozen=True, kw_only=True):
     """Names a pod."""
 
     uid: str
@@ -24,8 +24,7 @@ class PodIdentity:
     namespace: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class RequestedClaim:
+class RequestedClaim(Struct, frozen=True, kw_only=True):
     """Has a claim that a pod needs. `name`: within the pod; `claim`: name of the ResourceClaim, "" where there is an
     `error`; `owned`: it was made for the pod alone; `containers`: container -> requests, of extended resources."""
 
@@ -36,8 +35,7 @@ class RequestedClaim:
     error: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AllocatedClaim:
+class AllocatedClaim(Struct, frozen=True, kw_only=True):
     """Has a claim as the API server has it. `drivers`: names of those with a part in it, sorted."""
 
     uid: str

@@ -1,13 +1,13 @@
 """Makes the item of a pod in `claims.prepared`; pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from bus.messages.resource_claims import ClaimDevice, ClaimState, PodClaim, PodClaims
 from services.volume.core.resource_claims.claim import Claim
 from services.volume.core.resource_claims.claim_failures import Failures
 from services.volume.core.resource_claims.device_health import DeviceHealth
 from services.volume.core.resource_claims.pod_claims import RequestedClaim
+from shared.model.frozen_copy import replace
 
 MAX_UNPREPARE_SECONDS = 300.0  # of failures, after which nothing needs to wait for the claims of a pod
 _NO_ERROR = ("", 0.0)

@@ -5,7 +5,7 @@ The names and texts are the kubelet's (volumes.md 14).
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 
 from services.volume.core.files.object_key import ObjectKey
@@ -15,6 +15,7 @@ from services.volume.core.specs.persistent_volume import PersistentVolume
 from services.volume.core.specs.pod_fields import changes_group_always, fs_group
 from shared.model import objects
 from shared.model.fields import dictionaries, dictionary, number, text
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 
 PREFIX = "kubernetes.io/csi: "

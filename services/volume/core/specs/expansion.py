@@ -1,8 +1,9 @@
 """Defines the expansion that a claim requests of this node, and the ways it can fail (volumes.md 17); pure."""
 
 import errno
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class ExpansionFailure(StrEnum):
@@ -33,8 +34,7 @@ def failure_of_code(code: str, *, final: bool) -> ExpansionFailure | None:
     return ExpansionFailure.FINAL if final else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Expansion:
+class Expansion(Struct, frozen=True, kw_only=True):
     """An expansion that a claim requests.
 
     `size`, `before`: bytes that the volume is to have, and has on this node; `quantity`: the text of `size`;

@@ -1,7 +1,8 @@
 """Reads what plugins need of a PersistentVolume that a pod uses through its claim; pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from services.volume.core.specs.volume_spec import Node
 from shared.model.fields import dictionaries, dictionary, text
@@ -13,8 +14,7 @@ _MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"  # an annotation that
 _GROUP = "pv.beta.kubernetes.io/gid"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PersistentVolume:
+class PersistentVolume(Struct, frozen=True, kw_only=True):
     """A PersistentVolume that a pod uses through its claim.
 
     `name`: the spec name, after which its directories are named; `spec`, `annotations`: as the API server has them;

@@ -3,6 +3,8 @@
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from services.volume.core.files.object_key import ObjectKey
 from services.volume.core.files.pod_certificates import CertificateKey
 from services.volume.core.files.token_cache import TokenKey
@@ -54,8 +56,7 @@ class VolumeSpec:
         return f"{self.plugin}/{self.volume_name}" if self.volume_name else ""
 
 
-@dataclass(frozen=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """A volume that cannot be mounted as it is specified. `reason`: the inner text of the FailedMount message; `step`:
     the kubelet's name for the step that fails."""
 
@@ -63,8 +64,7 @@ class Refused:
     step: str = "MountVolume.SetUp"
 
 
-@dataclass(frozen=True)
-class Unprocessed(Refused):
+class Unprocessed(Refused, frozen=True):
     """A volume whose claim cannot be used now, until the claim changes. `reason`: the kubelet's text, "" while the
     claim is being read; `quiet`: the reason is expected to end soon, and is no event at first."""
 
@@ -76,8 +76,7 @@ def spec_name(key: str) -> str:
     return key.rpartition("/")[2]
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(msgspec.Struct, frozen=True):
     """The node as a volume depends on it.
 
     `memory`: bytes that pods may have, 0 = not known; `allocatable`: resource -> quantity text; `provisional`: both are
@@ -87,7 +86,7 @@ class Node:
     """
 
     memory: int = 0
-    allocatable: Mapping[str, str] = field(default_factory=dict)
+    allocatable: Mapping[str, str] = msgspec.field(default_factory=dict)
     provisional: bool = False
     alone: bool = False
     name: str = ""

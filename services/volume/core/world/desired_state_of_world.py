@@ -1,10 +1,11 @@
 """Keeps the volumes that pods need, by pod, and whether this list is certain enough to unmount others; pure."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from bus.messages.podsync import PodState, PodVolumes
 from services.volume.core.specs.volume_spec import Refused, Unprocessed, VolumeSpec
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 
 

@@ -1,6 +1,5 @@
 """Who is admitted: the reasons and messages of the reference, and who must go for a critical pod (pods.md 3)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from services.podsync.core.admission.verdict import Verdict, admit
 from services.podsync.core.placement.pod_placement import ContainerDevices, ContainerPlacement, PodPlacement
 from services.podsync.core.pod.allocation import allocation_of
 from services.podsync.core.pod.events import NodeChanged
+from shared.model.frozen_copy import replace
 from shared.podspec.defaults import apply_defaults
 from tests.unit.podsync.play import Play
 

@@ -1,7 +1,6 @@
 """A pod gets its devices in this order: they are chosen and saved, the plugins prepare them, and the verdict is saved
 with what they answered (node.md 4.15)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from services.podsync.core.placement.placing import NodePlacer, PlacementSetting
 from services.podsync.core.placement.pod_placement import ContainerDevices, ContainerPlacement, PodPlacement
 from services.podsync.core.pod.events import NodeChanged
 from services.podsync.core.pod.instructions import AllocatePodDevices, AskPreferredDevices
+from shared.model.frozen_copy import replace
 from shared.model.machine_topology import MachineTopology
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod, every_step
 

@@ -1,9 +1,8 @@
 """A takeover: containers that run on CPUs of their own keep them until they have stopped; no other starts there."""
 
-from dataclasses import replace
-
 from services.podsync.core.placement.pod_placement import ContainerPlacement, PodPlacement
 from shared.model.cpu_list import write_cpus
+from shared.model.frozen_copy import replace
 from tests.unit.podsync.play import Play
 from tests.unit.podsync.sync.test_cpu_sets import a_play, cpus_of, guaranteed
 

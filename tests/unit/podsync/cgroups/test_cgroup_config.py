@@ -16,6 +16,7 @@ from services.podsync.core.cgroups.pod_cgroup import (
 )
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.host.cgroup_name import cgroup_name
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.podspec.qos import QosClass
 
@@ -96,7 +97,7 @@ SIDECAR = {"name": "s", "restartPolicy": "Always", "resources": LIMITED}
 )
 def test_a_limit_is_written_only_when_every_container_has_one(pod: Object, wanted: CgroupValues) -> None:
     values = pod_cgroup_values(pod, NODE)
-    assert values == CgroupValues(**{**vars(wanted), "hugepage_limits": NO_HUGEPAGES})
+    assert values == replace(wanted, hugepage_limits=NO_HUGEPAGES)
 
 
 def test_pids_and_huge_pages_are_limited_by_node_and_pod() -> None:

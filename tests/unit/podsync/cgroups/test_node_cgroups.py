@@ -15,6 +15,7 @@ from services.podsync.core.node.node_facts import NodeFacts
 from shared.config.effective import EffectiveConfig, EmbeddedContainerd
 from shared.cri.interface import RuntimeCallError
 from shared.metrics.registry import Registry
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from tests.unit.podsync.cgroups.test_cgroups import v1
 
@@ -40,7 +41,7 @@ MACHINE = NodeCapacity(cpus=4, memory=8 * GIB, pids=32768, hugepages={"2MB": 16 
 def test_kubepods_gets_what_is_left_after_reservations(
     reserved: tuple[dict[str, str], ...], enforced: tuple[str, ...], wanted: tuple[int, int, int, int]
 ) -> None:
-    capacity = NodeCapacity(**{**vars(MACHINE), "reserved": reserved})
+    capacity = replace(MACHINE, reserved=reserved)
     values = kubepods_values(capacity, enforced)
     assert (values.cpu_shares, values.memory_limit, values.pids_limit, values.hugepage_limits["2MB"]) == wanted
     assert (values.cpu_quota, values.cpu_period, values.cpuset_cpus) == (None, None, "")

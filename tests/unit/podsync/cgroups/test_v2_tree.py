@@ -16,6 +16,7 @@ from services.podsync.core.cgroups.systemd_properties import Property
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.host.cgroup_layout import Hierarchies
 from shared.metrics.registry import Registry
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from tests.unit.podsync.cgroups.test_node_cgroups import Clock, Runtime
 
@@ -150,7 +151,7 @@ async def test_the_driver_cgroupfs_writes_these_files(tmp_path: Path) -> None:
 
 async def test_the_driver_systemd_writes_the_same_files_and_gives_systemd_the_same_values(tmp_path: Path) -> None:
     trees, units = tree(tmp_path), Units()
-    facts = NodeFacts(**{**vars(FACTS), "cgroup_driver": "systemd"})
+    facts = replace(FACTS, cgroup_driver="systemd")
     driver = SystemdDriver(trees, facts.page_sizes, units)  # type: ignore[arg-type]
     written = await write_everything(tmp_path, driver, trees, facts)
     expected = {SLICES[name]: files for name, files in WRITTEN.items()}

@@ -1,6 +1,5 @@
 """The sandbox of a pod, beyond what the recordings and the golden cases show."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from services.podsync.core.cri.config_errors import SandboxConfigError
 from services.podsync.core.cri.sandbox_config import sandbox_config
 from services.podsync.core.cri.user_namespaces import Mappings
 from services.podsync.core.node.node_facts import NodeFacts
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.podspec.defaults import apply_defaults
 

@@ -1,6 +1,5 @@
 """Thresholds over time: when one is met, which conditions follow, and when it is acted on (node.md 5.2, 5.3)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from services.podsync.core.eviction.signals import Layout, layout_of, readings
 from services.podsync.core.eviction.thresholds import EvictionConfiguration, Threshold, thresholds_of
 from shared.config.field_table import EVICTION_HARD
 from shared.model.conditions import PRESSURE_CONDITIONS
+from shared.model.frozen_copy import replace
 
 MIB = 1 << 20
 TRANSITION = 300.0

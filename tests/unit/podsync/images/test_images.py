@@ -1,6 +1,5 @@
 """Images of containers and volumes: calls, errors and repeated events (pods.md 5.5, 7.1, 7.3)."""
 
-from dataclasses import replace
 from time import process_time
 from typing import Any
 
@@ -12,6 +11,7 @@ from services.podsync.core.pod.call_results import ImageInspected
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import Call, CreateContainer, InspectImage, LookAtPod, PullImage
 from services.podsync.core.pod.tracked_pod import TrackedPod
+from shared.model.frozen_copy import replace
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod
 
 MOUNT = [{"name": "data", "mountPath": "/data"}]

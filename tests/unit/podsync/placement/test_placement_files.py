@@ -2,7 +2,7 @@
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from services.podsync.core.placement.placing import NodePlacer
 from services.podsync.core.placement.pod_placement import MemoryBlock, PodPlacement
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
+from shared.model.frozen_copy import replace
 from tests.support.machines.numa import GIB, NumaMachine
 from tests.unit.podsync.placement.checkpoint_files import CPU, MEMORY
 

@@ -1,8 +1,6 @@
 """Whether an agent can start with the files that are there (node.md 4.10, 4.11): the Go kubelet's messages, and what
 to do."""
 
-from dataclasses import replace
-
 import pytest
 
 from services.podsync.core.checkpoints.cpu_state import CpuState
@@ -18,6 +16,7 @@ from services.podsync.core.checkpoints.takeover import cpu_state_of, memory_stat
 from services.podsync.core.placement.machine_memory import MemoryTable, NodeMemory
 from services.podsync.core.placement.pod_placement import ContainerPlacement, MemoryBlock, PodPlacement
 from shared.go_checkpoints.checksums import CheckpointError, Fault
+from shared.model.frozen_copy import replace
 
 ALL = frozenset(range(8))
 CPU = CpuState(

@@ -1,6 +1,5 @@
 """What of a pod acts while a feature gate is off: as in the kubelet, by hand from pods.md 0.2, 3.2, 5.3, 6.3, 9.4."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from services.podsync.core.admission.verdict import admit
 from services.podsync.core.placement.pod_placement import NOT_PLACED
 from services.podsync.core.pod.gated_fields import POD_GATES, gates_off, without_gated_fields
 from shared.config.gate_table import GATES
+from shared.model.frozen_copy import replace
 from tests.unit.podsync.admission.test_admission import FACTS, a_view
 from tests.unit.podsync.play import Play, a_container, a_pod
 

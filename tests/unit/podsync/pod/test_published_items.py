@@ -1,6 +1,5 @@
 """What the streams of admitted pods show: volume gets what volumes are made from, pleg the probes, status neither."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from bus.messages.podsync import GivenDevices, PodState
 from services.podsync.core.placement.pod_placement import ContainerDevices, ContainerPlacement, PodPlacement
 from services.podsync.core.pod.published_items import Published, published
 from services.podsync.core.pod.saved import Saved
+from shared.model.frozen_copy import replace
 
 PROBE = {"exec": {"command": ["test", "$(GIVEN)", "$(READ)"]}, "periodSeconds": 3}
 CONTAINER: dict[str, Any] = {

@@ -1,11 +1,11 @@
 """What the status of a pod shows of its own resources during a resize (pods.md 9.2)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from services.podsync.core.pod.instructions import LookAtPod
+from shared.model.frozen_copy import replace
 from tests.unit.podsync.play import Play, Pod, every_step
 from tests.unit.podsync.pod.test_resize import LARGE, SMALL, condition, sized, status
 

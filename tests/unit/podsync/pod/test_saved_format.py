@@ -2,10 +2,10 @@
 
 import copy
 import json
-from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from msgspec.structs import fields
 
 from bus.messages.device_plugins import AllocatedDevices, DeviceMount, DeviceNode
 from bus.messages.podsync import PodState
@@ -27,6 +27,7 @@ from services.podsync.core.pod.saved import (
 )
 from services.podsync.core.pod.saved_format import persisted, restore
 from services.podsync.core.pod.tracked_pod import TrackedPod
+from shared.model.frozen_copy import replace
 
 POD = {
     "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},

@@ -1,11 +1,11 @@
 """What the SLI of pod startup counts (pods.md D)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from services.podsync.core.pod.startup_duration import covered, has_started, init_runs, is_stateful
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState
 
 RUNNING = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}

@@ -1,12 +1,13 @@
 """The way through the groups of pods while the machine shuts down (node.md 3 "Kill sequence")."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.podsync.core.shutdown.sequence import RunningPod, Shutdown, advance
+from shared.model.frozen_copy import replace
 from shared.model.shutdown_groups import Group, Groups
 
 BEGIN = Shutdown(boot="b1", signal="PrepareForShutdown", began=1000.0)

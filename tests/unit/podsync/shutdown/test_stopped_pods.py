@@ -1,7 +1,7 @@
 """Pods while the machine shuts down and after it: they stop within the time they have, and start again in place
 (node.md 3; docs/differences.md says where this differs)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from services.podsync.core.pod.events import NodeShutdownChanged, PodEvicted, Po
 from services.podsync.core.pod.published_items import mounted_volumes
 from services.podsync.core.shutdown.remaining import count_by_group, remaining_pods
 from shared.model.conditions import SHUTDOWN_MESSAGE
+from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState, SandboxState
 from shared.model.shutdown_groups import Group
 from tests.unit.podsync.play import Play, a_container, a_pod, every_step

@@ -1,6 +1,5 @@
 """Records, instances and statuses as the tests of a pod's API status write them: short, and by hand."""
 
-from dataclasses import replace
 from typing import Any
 
 from bus.messages.pleg import ProbeResults
@@ -10,6 +9,7 @@ from services.podsync.core.pod.progress import InstanceFacts, Progress
 from services.podsync.core.pod.saved import Saved
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.status.pod_status import pod_status, withheld
+from shared.model.frozen_copy import replace
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 

@@ -1,6 +1,5 @@
 """The conditions of a pod, row by row, by hand from pods.md 9.4, 5.7."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from bus.messages.podsync import PodState
 from services.podsync.core.status.conditions import conditions
 from services.podsync.core.status.container_status import ContainerStatuses
+from shared.model.frozen_copy import replace
 from tests.unit.podsync.status.status_shapes import (
     NOW,
     ChangingRecord,

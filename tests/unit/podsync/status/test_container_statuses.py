@@ -1,6 +1,5 @@
 """The status of one container from start to end, by hand from pods.md 9.2, 9.3, 7.1."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from bus.messages.pleg import ProbeResults, RuntimeHandler
 from services.podsync.core.pod.progress import InstanceFacts
 from services.podsync.core.pod.saved import SavedContainer
+from shared.model.frozen_copy import replace
 from shared.model.probes import ProbeResult
 from tests.unit.podsync.status.status_shapes import (
     a_record,

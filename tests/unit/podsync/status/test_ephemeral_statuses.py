@@ -1,8 +1,7 @@
 """The statuses of ephemeral containers, by hand from pods.md 9.2, F.14, F.18."""
 
-from dataclasses import replace
-
 from services.podsync.core.pod.api_baseline import valid_status
+from shared.model.frozen_copy import replace
 from tests.unit.podsync.status.status_shapes import a_record, instance, see, shown, spec, status_now, waits
 
 DEBUG = spec("debug")

@@ -1,10 +1,9 @@
 """The statuses of init containers and sidecars, by hand from pods.md 9.2, 5.7, 7.1."""
 
-from dataclasses import replace
-
 import pytest
 
 from services.podsync.core.pod.observed_in_runtime import Observed
+from shared.model.frozen_copy import replace
 from shared.model.probes import ProbeResult
 from tests.unit.podsync.status.status_shapes import (
     a_record,

@@ -1,6 +1,6 @@
 """Every rule of a pod's phase, row by row (pods.md 9.1): the statuses of its containers and the result."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from bus.messages.podsync import PodState
 from services.podsync.core.pod.saved import SavedContainer
 from services.podsync.core.status.container_status import ContainerStatuses
 from services.podsync.core.status.phase import pod_phase
+from shared.model.frozen_copy import replace
 from tests.unit.podsync.status.status_shapes import (
     a_record,
     a_sandbox,

@@ -1,6 +1,5 @@
 """What may be shown of a change, and the containers of a pod that is over, by hand from pods.md 9.5, 9.6."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.saved import SavedContainer
 from services.podsync.core.status.status_transitions import illegally_restarted, withheld
+from shared.model.frozen_copy import replace
 from tests.unit.podsync.status.status_shapes import (
     ChangingRecord,
     a_record,

@@ -1,13 +1,12 @@
 """Which dead containers are garbage: limits for each container and for the node, ages, finished pods under pressure."""
 
-from dataclasses import replace
-
 import pytest
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.saved import Saved
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.container_garbage import GarbageLimits, garbage
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod
 
 NOW = 1000.0  # wall clock seconds

@@ -1,7 +1,6 @@
 """Containers with CPUs of their own, and those beside them: no CPU is given twice, whenever podsync is killed."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -17,6 +16,7 @@ from services.podsync.core.placement.pod_placement import ContainerPlacement, Po
 from services.podsync.core.pod.events import CallDone, PodDesired, PodEvicted
 from services.podsync.core.pod.instructions import SetContainerCpus
 from shared.model.cpu_list import parse_cpus
+from shared.model.frozen_copy import replace
 from shared.model.machine_topology import Cpu, MachineTopology, NumaNode
 from shared.model.runtime import ContainerState
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod

@@ -1,10 +1,9 @@
 """How long a container waits after each of its ends: as the kubelet makes it wait, which starts what it kills in the
 very sync that kills it, by a view in which the killed instance still runs (pods.md 7.2, A.11, B.1)."""
 
-from dataclasses import replace
-
 import pytest
 
+from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState, SandboxState
 from tests.unit.podsync.play import Play, a_container, a_pod, every_step
 

@@ -1,12 +1,12 @@
 """Init containers on the core alone: one after the other, what a failure means, and starting all over (pods.md 5.4)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.instructions import CreateContainer, PullImage, RemoveContainers
+from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState, SandboxState
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod, every_step
 

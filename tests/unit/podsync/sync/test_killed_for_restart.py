@@ -1,12 +1,13 @@
 """What we stop ourselves so that it starts again is no end of the pod, whatever code it ends with (pods.md 5.3, 5.7);
 and what is started is made from the image its spec names by then."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
 from services.podsync.core.pod.events import CallFailed
 from services.podsync.core.pod.instructions import CreateContainer
+from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState, SandboxState
 from tests.unit.podsync.play import Play, a_container, a_pod
 

@@ -1,13 +1,13 @@
 """A start whose caller was killed leaves a task that CRI does not know of: its container can neither be started, nor
 stopped, nor removed, until something stronger than CRI ends the task."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from services.podsync.core.pod.instructions import EndTasks
 from services.podsync.core.sync import left_behind
+from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod
 

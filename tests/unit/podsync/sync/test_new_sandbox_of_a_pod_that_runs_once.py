@@ -1,11 +1,11 @@
 """What goes on in a new sandbox of a pod with restartPolicy Never: containers whose own policy or rules restart them
 (pods.md 5.3.2a)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState, SandboxState
 from tests.unit.podsync.play import a_container, a_pod, every_step
 from tests.unit.podsync.sync.test_killed_for_restart import PlayOfStops

@@ -1,7 +1,6 @@
 """A pod with resource claims starts once they are prepared, and has ended once they are unprepared (node.md 4.16,
 pods.md 5.5, 8.1, 9.5). volume is played by its own core."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from bus.messages.resource_claims import ClaimState
 from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.pod.events import ClaimsFreshness, PodEvicted
 from services.podsync.core.pod.gated_fields import EXTENDED_CLAIMS
+from shared.model.frozen_copy import replace
 from tests.unit.podsync.claim_volume import AWAY, ClaimVolume
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod
 

@@ -1,12 +1,12 @@
 """Sidecars on the core alone: the gate before the next container, restarts, who ends last (pods.md 5.3, 5.4, 8.3)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.instructions import KillPod
+from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod, every_step
 
