@@ -1,4 +1,17 @@
-"""The Kubernetes release whose behaviour this agent keeps, for everything that names one."""
+"""The Kubernetes releases whose behaviour this agent can keep: `emulatedVersion` of BulkheadConfiguration chooses."""
 
-KUBERNETES_VERSION = "1.36"  # major.minor
-KUBERNETES_RELEASE = f"v{KUBERNETES_VERSION}.0"  # where a patch release has to be named, too
+RELEASES = ("1.35", "1.36", "1.37")  # major.minor, oldest first
+KUBERNETES_VERSION = "1.36"  # where emulatedVersion is not set
+
+
+def release_tag(version: str) -> str:
+    """Return the release of a major.minor version where a patch release has to be named too, such as v1.36.0."""
+    return f"v{version}.0"
+
+
+def is_since(version: str, release: str) -> bool:
+    """Return whether the version is `release` or later; both are of RELEASES."""
+    return RELEASES.index(version) >= RELEASES.index(release)
+
+
+KUBERNETES_RELEASE = release_tag(KUBERNETES_VERSION)

@@ -13,11 +13,12 @@ from shared.config.field_table import FIELDS
 from shared.config.fields import Field, FlagKind
 from shared.config.flag_table import FLAGS, REMOVED_FLAGS, WINDOWS_FLAGS, Flag
 from shared.config.flag_text import value_text
-from shared.config.gate_table import GATES, Declared
+from shared.config.gate_releases import gates_of
+from shared.config.gate_table import GATES, Declared, Gate
 from shared.config.readers import GATE_READERS
 from shared.model.device_action import DEVICE_ACTION_ANNOTATION
 from shared.model.schema import ListOf, MapOf, Scalar, Schema
-from shared.version import KUBERNETES_VERSION
+from shared.version import KUBERNETES_VERSION, RELEASES
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 
@@ -35,6 +36,7 @@ their origin.
 - [Keys of KubeletConfiguration](#keys-of-kubeletconfiguration)
 - [A containerd of the agent](#a-containerd-of-the-agent)
 - [Devices](#devices)
+- [The release of Kubernetes](#the-release-of-kubernetes)
 - [Flags without a key](#flags-without-a-key)
 - [Removed flags](#removed-flags)
 - [Feature gates](#feature-gates)
@@ -64,6 +66,22 @@ _DEVICES = """\
 
 Keys of the same `BulkheadConfiguration`, with and without a containerd of its own.
 """
+_RELEASE = """\
+## The release of Kubernetes
+
+A key of the same `BulkheadConfiguration`, with and without a containerd of its own. The release decides which feature
+gates there are and their defaults, the version that the Node, `/statusz`, traces and the metric `kubernetes_build_info`
+show, and which API servers `bulkhead preflight` finds too old. Since 1.37 `memoryThrottlingFactor` has no default:
+`memory.high` of a container is then set only where the configuration gives a factor.
+[Versions](versions.md#releases-of-kubernetes) has what is built of each release.
+"""
+RELEASE = (
+    (
+        "`emulatedVersion`",
+        f'`"{KUBERNETES_VERSION}"`',
+        "the release whose kubelet the agent behaves as, in quotes: " + ", ".join(f'`"{one}"`' for one in RELEASES),
+    ),
+)
 _FLAGS = """\
 ## Flags without a key
 
@@ -79,8 +97,8 @@ error.
 _GATES = """\
 ## Feature gates
 
-Every gate of the kubelet is accepted (`featureGates`, `--feature-gates`), a locked one only with its default. These
-change what a process of Bulkhead does:
+Every gate of the release that the agent [emulates](#the-release-of-kubernetes) is accepted (`featureGates`,
+`--feature-gates`), a locked one only with its default. These change what a process of Bulkhead does:
 """
 _OTHER_GATES = """\
 A key or flag that needs another gate is refused without it. Apart from that the other gates have no effect: their
@@ -159,6 +177,8 @@ def page() -> str:
         _table(("key below `embeddedContainerd`", "default", "meaning"), CONTAINERD),
         _DEVICES,
         _table(("key", "default", "meaning"), DEVICES),
+        _RELEASE,
+        _table(("key", "default", "meaning"), RELEASE),
         _FLAGS,
         _table(
             ("flag", "type", "default", "meaning"),
@@ -167,7 +187,7 @@ def page() -> str:
         _GONE,
         _table(("flag", "behaviour"), _gone_rows()),
         _GATES,
-        _table(("gate", "stage", "default", "read by"), _gate_rows()),
+        _table(("gate", *RELEASES, "read by"), _gate_rows()),
         _OTHER_GATES,
         _IDLE,
         _table(("key or flag", "meaning"), _idle_rows()),
@@ -239,9 +259,14 @@ def _gate_rows() -> list[tuple[str, ...]]:
         if gate.declared is Declared.BUILT:
             readers.setdefault(name, set()).add("status")
     return [
-        (f"`{name}`", GATES[name].stage, _shown(GATES[name].default), ", ".join(sorted(readers[name])))
+        (f"`{name}`", *(_gate(gates_of(version).get(name)) for version in RELEASES), ", ".join(sorted(readers[name])))
         for name in sorted(readers)
     ]
+
+
+def _gate(gate: Gate | None) -> str:
+    """Return the stage and the default of a gate in one release."""
+    return "none" if gate is None else f"{gate.stage} {_shown(gate.default)}{', locked' if gate.locked else ''}"
 
 
 def _idle_rows() -> list[tuple[str, ...]]:

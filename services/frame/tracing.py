@@ -7,7 +7,7 @@ from shared.config.effective import EffectiveConfig
 from shared.metrics.registry import Registry
 from shared.tracing.span import Attributes
 from shared.tracing.tracer import Tracer
-from shared.version import KUBERNETES_RELEASE
+from shared.version import release_tag
 
 DEFAULT_ENDPOINT = "localhost:4317"
 
@@ -24,7 +24,7 @@ class Tracing:
 
         resource: Attributes = {
             "service.name": "kubelet",
-            "service.version": KUBERNETES_RELEASE,
+            "service.version": release_tag(config.emulated_version),
             "host.name": config.node_name,
             "k8s.node.name": config.node_name,
             "process.executable.name": service,

@@ -55,7 +55,9 @@ class ServerService:
         self._checks = CheckMetrics(context.metrics, bus)
         BeatMetrics(context.metrics, bus, clock)
         self.served = main_served(config, self._health.names)
-        self._zpages = ZPagesEndpoints(lambda: context.newest_config.given_flags, clock, handler_paths(self.served))
+        self._zpages = ZPagesEndpoints(
+            lambda: context.newest_config.given_flags, clock, handler_paths(self.served), config.emulated_version
+        )
         self._usage = UsageEndpoints(bus, config.node_name)
         self._checkpoint = CheckpointEndpoint(self._streams, runtime, clock, config.root_dir)
         self._pod_resources = PodResources(bus, self._streams, clock, context.metrics, config.root_dir)

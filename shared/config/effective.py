@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shared.model.config_source import ConfigSource
+from shared.version import KUBERNETES_VERSION
 
 KEY = "key"  # in the metadata of a field: the key of KubeletConfiguration that it has its value from
 
@@ -128,7 +129,7 @@ class EffectiveConfig:
     runtime_cgroups: str = ""  # of the container runtime; "" = not known
     # resource -> percentage, such as 50%; only memory
     qos_reserved: dict[str, str] = field(default_factory=dict, metadata={KEY: "qosReserved"})
-    memory_throttling_factor: float = _of("memoryThrottlingFactor", 0.9)
+    memory_throttling_factor: float = _of("memoryThrottlingFactor", 0.9)  # 0 = no container is throttled
     memory_reservation_policy: str = _of("memoryReservationPolicy", "None")
     cpu_cfs_quota: bool = _of("cpuCFSQuota", True)
     cpu_cfs_quota_period: float = _of("cpuCFSQuotaPeriod", 0.1)
@@ -231,6 +232,7 @@ class EffectiveConfig:
     embedded_containerd: EmbeddedContainerd | None = None
     device_plugin_wait: float = 300.0  # seconds for which a new pod waits for a device plugin that is away
     device_unhealthy_action: str = "None"  # a `DeviceAction`
+    emulated_version: str = KUBERNETES_VERSION  # one of RELEASES: the Kubernetes release whose behaviour is kept
     document: dict[str, Any] = field(default_factory=dict)
     given_flags: dict[str, str] = field(default_factory=dict)  # flag -> its text; of secrets `CLASSIFIED`
 

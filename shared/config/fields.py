@@ -116,6 +116,7 @@ BULKHEAD_CONFIGURATION: dict[str, Schema] = {
     },
     "devicePluginWait": Scalar.DURATION,
     "deviceUnhealthyAction": S,
+    "emulatedVersion": S,
 }  # fmt: skip
 
 # Paths given relative to the directory of the configuration file (config.md 2.1).

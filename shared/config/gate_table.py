@@ -1,8 +1,7 @@
-"""Every feature gate of this release: stage, default, lock, dependencies (config.md 3.7), and whether a node
-declares the feature in its status (node.md 1.6). Data only.
+"""Every feature gate of Kubernetes 1.36: stage, default, lock, dependencies (config.md 3.7), and whether a node
+declares the feature in its status (node.md 1.6). Data only; `gate_releases` has what differs in other releases.
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct
@@ -15,6 +14,7 @@ class Stage(StrEnum):
     BETA = "Beta"
     GA = "GA"
     DEPRECATED = "Deprecated"
+    REMOVED = "Removed"  # the release has the feature, and no gate for it
     ALL = "All"
 
 
@@ -116,7 +116,6 @@ _DEPRECATED_OFF = """
     AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests ChangeContainerStatusOnKubeletRestart
     DeclarativeValidationTakeover KMSv1 KubeletRegistrationGetOnExistsOnly WindowsHostNetwork
 """
-_LATER_ALPHA = "DefaultPodSysctls"  # of Kubernetes 1.37
 # Removed upstream after 1.23; the feature is built, with the default that it had last (config.md 4).
 _KEPT_OFF = "DynamicKubeletConfig"
 _DEPRECATED_ON_LOCKED = """
@@ -222,7 +221,6 @@ ALL_ALPHA, ALL_BETA = "AllAlpha", "AllBeta"
 GATES: dict[str, Gate] = {
     **_gates(f"{ALL_ALPHA} {ALL_BETA}", Stage.ALL, False),
     **_gates(_ALPHA, Stage.ALPHA, False),
-    **_gates(_LATER_ALPHA, Stage.ALPHA, False),
     **_gates(_BETA_ON, Stage.BETA, True),
     **_gates(_BETA_OFF, Stage.BETA, False),
     **_gates(_GA, Stage.GA, True),
@@ -233,11 +231,6 @@ GATES: dict[str, Gate] = {
     **_gates(_DEPRECATED_ON_LOCKED, Stage.DEPRECATED, True, locked=True),
     **_gates(_DEPRECATED_OFF_LOCKED, Stage.DEPRECATED, False, locked=True),
 }
-
-
-def enabled(gates: Mapping[str, bool], name: str) -> bool:
-    """Return whether the gate is on; `gates` are those that the configuration sets."""
-    return gates.get(name, GATES[name].default)
 
 
 # Gates the kubelet of 1.20 knew and this one does not.

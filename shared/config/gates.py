@@ -6,28 +6,38 @@ Pure: what was given in; every gate's value out, problems into the findings. Kno
 from collections.abc import Callable, Mapping
 
 from shared.config.findings import Findings
+from shared.config.gate_releases import first_release_of, gates_of
 from shared.config.gate_table import ALL_ALPHA, ALL_BETA, GATES, REMOVED_GATES, Declared, Gate, Stage
 from shared.config.spelling import closest
+from shared.version import KUBERNETES_VERSION
 
 _STAGE_SWITCH = {Stage.ALPHA: ALL_ALPHA, Stage.BETA: ALL_BETA}
+_REMARKS = {  # on a gate that is given
+    Stage.GA: "is generally available and will go in a later release",
+    Stage.DEPRECATED: "is deprecated and will go in a later release",
+    Stage.REMOVED: "was removed: the feature is always there",
+}
 
 
 def resolve_gates(
-    given: Mapping[str, bool], findings: Findings, place_of: Callable[[str], str] | None = None
+    given: Mapping[str, bool],
+    findings: Findings,
+    place_of: Callable[[str], str] | None = None,
+    release: str = KUBERNETES_VERSION,
 ) -> tuple[dict[str, bool], list[str]]:
-    """Return the value of every gate there is, and remarks. `given` are the explicit ones, with the flag's over the
-    file's; `place_of` takes `featureGates.<gate>` and is that of the findings when left out.
+    """Return the value of every gate of the release, and remarks. `given` are the explicit ones, with the flag's over
+    the file's; `place_of` takes `featureGates.<gate>` and is that of the findings when left out.
     """
-    place_of = place_of or findings.place_of
-    known = {name: value for name, value in given.items() if name in GATES and value is not None}
+    place_of, gates = place_of or findings.place_of, gates_of(release)
+    known = {name: value for name, value in given.items() if name in gates and value is not None}
     for name in given:
-        _check_given(name, given, findings, place_of)
-    values = {name: _value(name, gate, known) for name, gate in GATES.items()}
-    _check_dependencies(values, known, findings, place_of)
+        _check_given(name, given, release, findings, place_of)
+    values = {name: _value(name, gates, known) for name in gates}
+    _check_dependencies(values, gates, known, findings, place_of)
     remarks = [
-        f"{_where(name, place_of)}is {_explicit(GATES[name])} and will go in a later release (leave it out)"
+        f"{_where(name, place_of)}{remark} (leave it out)"
         for name in known
-        if GATES[name].stage in (Stage.GA, Stage.DEPRECATED)
+        if (remark := _REMARKS.get(gates[name].stage))
     ]
     return values, remarks
 
@@ -45,45 +55,57 @@ def declared_features(values: Mapping[str, bool]) -> tuple[str, ...] | None:
     return tuple(sorted(name for name in built if all(map(is_on, (name, *GATES[name].needs)))))
 
 
-def _value(name: str, gate: Gate, known: Mapping[str, bool]) -> bool:
+def _value(name: str, gates: Mapping[str, Gate], known: Mapping[str, bool]) -> bool:
+    gate = gates[name]
     if name in known and not (gate.locked and known[name] is not gate.default):
         return known[name]
-    switch = _switch(name, known)
+    switch = _switch(gate, known)
     return known[switch] if switch and not gate.locked else gate.default
 
 
-def _check_given(name: str, given: Mapping[str, bool], findings: Findings, place_of: Callable[[str], str]) -> None:
-    key = f"featureGates.{name}"
+def _check_given(
+    name: str, given: Mapping[str, bool], release: str, findings: Findings, place_of: Callable[[str], str]
+) -> None:
+    key, gates = f"featureGates.{name}", gates_of(release)
     if name in REMOVED_GATES:
         what = f"unrecognized feature gate: {name}"
         findings.add(key, what, "it was removed; leave it out", place_of(key))
-    elif name not in GATES:
-        close = closest(name, list(GATES))
-        remedy = f"did you mean {close}?" if close else "this release does not know it; leave it out"
+    elif name not in gates:
+        remedy = "this release does not know it; leave it out"
+        if other := first_release_of(name):
+            remedy = f'Kubernetes {release} has no such gate; leave it out, or set emulatedVersion, such as "{other}"'
+        elif close := closest(name, list(gates)):
+            remedy = f"did you mean {close}?"
         findings.add(key, f"unrecognized feature gate: {name}", remedy, place_of(key))
-    elif GATES[name].locked and given[name] is not None and given[name] is not GATES[name].default:
-        default = str(GATES[name].default).lower()
+    elif gates[name].locked and given[name] is not None and given[name] is not gates[name].default:
+        default = str(gates[name].default).lower()
         what = f"cannot set feature gate {name} to {str(given[name]).lower()}: it is locked to {default}"
         findings.add(key, what, "leave it out", place_of(key))
 
 
 def _check_dependencies(
-    values: Mapping[str, bool], known: Mapping[str, bool], findings: Findings, place_of: Callable[[str], str]
+    values: Mapping[str, bool],
+    gates: Mapping[str, Gate],
+    known: Mapping[str, bool],
+    findings: Findings,
+    place_of: Callable[[str], str],
 ) -> None:
     """An enabled gate needs those it builds on. Reports the gate that was given."""
-    for name, gate in GATES.items():
+    for name, gate in gates.items():
         for needed in gate.needs if values[name] else ():
             if values[needed]:
                 continue
-            reported = next((one for one in (needed, name) if one in known), "") or _switch(needed, known) or name
+            reported = (
+                next((one for one in (needed, name) if one in known), "") or _switch(gates[needed], known) or name
+            )
             key = f"featureGates.{reported}"
             what = f"{name} is enabled, but depends on feature gate {needed}, which is disabled"
             findings.add(key, what, f"enable {needed} or disable {name}", place_of(key))
 
 
-def _switch(name: str, known: Mapping[str, bool]) -> str:
+def _switch(gate: Gate, known: Mapping[str, bool]) -> str:
     """AllAlpha or AllBeta where that was given and rules this gate."""
-    switch = _STAGE_SWITCH.get(GATES[name].stage, "")
+    switch = _STAGE_SWITCH.get(gate.stage, "")
     return switch if switch in known else ""
 
 
@@ -93,7 +115,3 @@ def _where(name: str, place_of: Callable[[str], str]) -> str:
     if place.startswith("--"):
         return f"{place}: {name} "
     return f"{place}: featureGates.{name}: " if place else f"featureGates.{name}: "
-
-
-def _explicit(gate: Gate) -> str:
-    return "generally available" if gate.stage is Stage.GA else "deprecated"

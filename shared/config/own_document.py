@@ -12,9 +12,11 @@ from shared.config.embedded import embedded_containerd
 from shared.config.fields import BULKHEAD_CONFIGURATION
 from shared.config.findings import ERROR, Findings
 from shared.model.device_action import DeviceAction
+from shared.version import KUBERNETES_VERSION, RELEASES
 
 DEVICE_PLUGIN_WAIT = "devicePluginWait"
 DEVICE_UNHEALTHY_ACTION = "deviceUnhealthyAction"
+EMULATED_VERSION = "emulatedVersion"
 MAX_PLUGIN_WAIT_SECONDS = 24 * 3600
 
 
@@ -40,5 +42,10 @@ def own_document(extension: Document | None, file: str, places: AgentPaths, find
             what = f'is "{action}", must be {", ".join(DeviceAction)}'
             own.add(DEVICE_UNHEALTHY_ACTION, what, "choose one of them")
         fields["device_unhealthy_action"] = action
+        version = given.get(EMULATED_VERSION, KUBERNETES_VERSION)
+        if version not in RELEASES:
+            what = f'is "{version}", must be {", ".join(RELEASES)}'
+            own.add(EMULATED_VERSION, what, f'choose one of them, or leave it out for "{KUBERNETES_VERSION}"')
+        fields["emulated_version"] = version
     findings.include(own)
     return {} if own.lines else fields

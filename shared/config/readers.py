@@ -9,7 +9,7 @@ from dataclasses import fields
 from msgspec import Struct
 
 from shared.config.effective import KEY, EffectiveConfig
-from shared.config.gate_table import GATES
+from shared.config.gate_releases import EVERY_GATE, enabled
 from shared.config.gates import declared_features
 from shared.config.nested import value_of
 from shared.config.pod_costs import NO_COST, PodCost, pod_cost
@@ -70,7 +70,7 @@ _FIELDS = {
     "pleg podsync server": "container_runtime_endpoint image_service_endpoint runtime_request_timeout",
     "bootstrap pleg podsync server": "pod_logs_dir",
     "bootstrap sources volume podsync status server": "joins_cluster sync_frequency",
-    _ALL: "max_open_files oom_score_adj tracing tracing_endpoint tracing_rate",
+    _ALL: "emulated_version max_open_files oom_score_adj tracing tracing_endpoint tracing_rate",
 }
 # Keys that a service reads from the document.
 _DOCUMENT = {"podsync": "memorySwap.swapBehavior singleProcessOOMKill userNamespaces.idsPerPod"}
@@ -116,6 +116,7 @@ _FLAGS = {
     "embedded_containerd": "embeddedContainerd",
     "device_plugin_wait": "devicePluginWait",
     "device_unhealthy_action": "deviceUnhealthyAction",
+    "emulated_version": "emulatedVersion",
     "run_once_output": "--output",
     "tracing": "tracing",
     "log_split_stream": "logging.options",
@@ -174,11 +175,12 @@ def _changes(old: EffectiveConfig, new: EffectiveConfig) -> Iterator[Change]:
 
 def _gate_changes(old: Mapping[str, bool], new: Mapping[str, bool]) -> Iterator[Change]:
     declared = declared_features(old) != declared_features(new)
-    for gate, row in GATES.items():
-        if old.get(gate, row.default) != new.get(gate, row.default):
+    for gate in sorted(EVERY_GATE):
+        before, after = enabled(old, gate), enabled(new, gate)
+        if before != after:
             readers = GATE_READERS.get(gate, frozenset())
             name = f"featureGates.{gate}"
-            cost = pod_cost(name, old.get(gate, row.default), new.get(gate, row.default))
+            cost = pod_cost(name, before, after)
             yield Change(name, readers | ({"status"} if declared else frozenset()), pods=cost)
 
 

@@ -7,6 +7,7 @@ decides which origin overrides which, the rules decide which values are wrong.
 import itertools
 import posixpath
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, field
@@ -21,7 +22,7 @@ from shared.config.fields import schema_tree
 from shared.config.findings import ERROR, STRICT, WARNING, Finding, Findings
 from shared.config.flag_lines import given_texts
 from shared.config.flags import Flags
-from shared.config.gate_table import GATES
+from shared.config.gate_releases import EVERY_GATE, gates_of
 from shared.config.gates import resolve_gates
 from shared.config.host_facts import HostFacts, check_host
 from shared.config.layers import DefaultInputs, Layers, finish, lay_drop_ins, lay_file, lay_flags_only, lay_own_flags
@@ -30,9 +31,11 @@ from shared.config.own_document import own_document
 from shared.config.own_flags import own_settings
 from shared.config.rules import check_clients, check_listeners, check_open_access, check_rules
 from shared.config.settings import absolute, settings_of
+from shared.version import KUBERNETES_VERSION, is_since
 
 _BULKHEAD = ("bulkhead/v1alpha1", "BulkheadConfiguration")
 _DYNAMIC = "DynamicKubeletConfig"
+_NIL_THROTTLING_FACTOR = "1.37"  # the first release without a default for memoryThrottlingFactor
 _BAD_GATES_IN_FILE = 2  # exit code (config.md 3.9)
 _ACTS = {one.key: one.acts for one in FIELDS}
 
@@ -94,7 +97,10 @@ def resolve(
         defaults["containerRuntimeEndpoint"] = f"unix://{embedded.socket}", "embeddedContainerd is enabled"
     if places.pod_logs_dir != _table_default("podLogsDir"):
         defaults["podLogsDir"] = places.pod_logs_dir, "BULKHEAD_HOME is set"
-    stack = _Stack(flags, defaults, facts, findings)
+    release = of_document.get("emulated_version", KUBERNETES_VERSION)
+    if is_since(release, _NIL_THROTTLING_FACTOR):
+        defaults["memoryThrottlingFactor"] = None, f"emulatedVersion is {release}"
+    stack = _Stack(flags, defaults, facts, release, findings)
     if sources.file and kubelet is None:
         findings.refuse_if_any()  # what could not be read cannot be checked
     layers = stack.lay(kubelet, absolute(sources.file), sources.drop_ins if sources.config_dir else None)
@@ -102,7 +108,7 @@ def resolve(
     if own["dynamic_config_dir"] and not gates[_DYNAMIC] and not sources.replaced:
         what, remedy = f"needs the feature gate {_DYNAMIC}", f"enable {_DYNAMIC}, or leave out the flag"
         findings.add("", what, remedy, place="--dynamic-config-dir")
-    _check(layers, gates, own, facts, places, findings)
+    _check(layers, gates, own, facts, places, release, findings)
     check_further(gates, findings)
     findings.refuse_if_any()
     config = _effective(layers, gates, own, findings) | of_document | {"given_flags": given_texts(flags)}
@@ -126,11 +132,16 @@ class _Stack:
     """Lays the layers in the kubelet's order, and resolves the feature gates where the kubelet does."""
 
     def __init__(
-        self, flags: Flags, defaults: Mapping[str, tuple[Any, str]], facts: HostFacts, findings: Findings
+        self,
+        flags: Flags,
+        defaults: Mapping[str, tuple[Any, str]],
+        facts: HostFacts,
+        release: str,
+        findings: Findings,
     ) -> None:
-        self._flags, self._findings = flags, findings
+        self._flags, self._release, self._findings = flags, release, findings
         self._flag_gates: dict[str, bool] = flags.fields.get("featureGates", {})
-        self._facts = DefaultInputs(facts.cgroup_v1, defaults, _gates_of, self._flag_gates)
+        self._facts = DefaultInputs(facts.cgroup_v1, defaults, partial(_values_of, release), self._flag_gates)
 
     def lay(self, kubelet: Document | None, file: str, drop_ins: list[Document] | None) -> Layers:
         """Return everything but the rules. `file` is absolute; `drop_ins` None = no --config-dir."""
@@ -154,7 +165,7 @@ class _Stack:
         """Return the value of every gate in the end."""
         places = Findings(places=layers.places, default_place=self._findings.default_place)
         given = layers.data.get("featureGates") or {}
-        gates, remarks = resolve_gates(_some(given), self._findings, places.place_of)
+        gates, remarks = resolve_gates(_some(given), self._findings, places.place_of, self._release)
         for remark in remarks:
             self._findings.found.append(Finding(WARNING, "", remark))
         return gates
@@ -165,22 +176,23 @@ class _Stack:
         if not given:
             return
         of_flags, of_file = Findings(), Findings(places=places, default_place=self._findings.default_place)
-        resolve_gates(self._flag_gates, of_flags)
-        resolve_gates(_some({**self._flag_gates, **given}), of_file)
+        resolve_gates(self._flag_gates, of_flags, release=self._release)
+        resolve_gates(_some({**self._flag_gates, **given}), of_file, release=self._release)
         if of_file.lines and not of_flags.lines:
             if not self._findings.lines:
                 self._findings.exit_code = _BAD_GATES_IN_FILE
             self._findings.include(of_file)
 
 
-def _gates_of(given: Mapping[str, bool]) -> Mapping[str, bool]:
-    return resolve_gates({name: value for name, value in given.items() if name in GATES}, Findings())[0]
+def _values_of(release: str, given: Mapping[str, bool]) -> Mapping[str, bool]:
+    known = {name: value for name, value in given.items() if name in gates_of(release)}
+    return resolve_gates(known, Findings(), release=release)[0]
 
 
 def _some(given: Mapping[str, bool]) -> Mapping[str, bool]:
     """Return the known gates, and a bounded number of the others."""
-    unknown = itertools.islice((name for name in given if name not in GATES), 100)
-    kept = {*unknown, *(name for name in given if name in GATES)}
+    unknown = itertools.islice((name for name in given if name not in EVERY_GATE), 100)
+    kept = {*unknown, *(name for name in given if name in EVERY_GATE)}
     return {name: value for name, value in given.items() if name in kept}
 
 
@@ -210,12 +222,13 @@ def _check(
     own: dict[str, Any],
     facts: HostFacts,
     places: AgentPaths,
+    release: str,
     findings: Findings,
 ) -> None:
     """Every rule. After a mistake in a file, what is wrong with defaults is left out, for it may follow from that."""
     data = layers.data
     found = Findings(places=layers.places, default_place=findings.default_place)
-    check_rules(data, gates, found)
+    check_rules(data, gates, found, release)
     check_host(data, facts, found)
     check_open_access(data, places.refuse_open_access, found)
     if own["kubeconfig"]:
@@ -252,4 +265,5 @@ def _effective(layers: Layers, gates: Mapping[str, bool], own: dict[str, Any], f
     if settings["run_once"]:
         settings |= {"enable_server": False, "read_only_port": 0}
         own |= {"node_page_port": 0}
-    return {**own, **settings, "feature_gates": dict(gates), "document": layers.data}
+    values = {**dict.fromkeys(EVERY_GATE - gates.keys(), False), **gates}  # a gate of another release is off
+    return {**own, **settings, "feature_gates": values, "document": layers.data}

@@ -22,18 +22,22 @@ from shared.config.rules_placement import check_placement
 from shared.config.rules_pods import check_pod_logs_dir, check_pods
 from shared.config.rules_serving import check_cluster_dns, check_open_access, check_serving
 from shared.model.schema import Scalar
+from shared.version import KUBERNETES_VERSION
 
 __all__ = ["check_clients", "check_listeners", "check_open_access", "check_pod_logs_dir", "check_rules", "value_of"]
 
 _OWN_RULE = ("crashLoopBackOff.maxContainerRestartPeriod", "configMapAndSecretChangeDetectionStrategy")
 
 
-def check_rules(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
-    """Note every rule the effective document breaks; types have been checked before. An absent key is not set."""
+def check_rules(
+    data: dict[str, Any], gates: Mapping[str, bool], findings: Findings, release: str = KUBERNETES_VERSION
+) -> None:
+    """Note every rule the effective document breaks; types have been checked before. An absent key is not set.
+    `release`: the one of Kubernetes whose rules they are."""
     for field in FIELDS:
         if field.key not in _OWN_RULE:
             _check_plain(field, data, findings)
-    check_serving(data, gates, findings)
+    check_serving(data, gates, findings, release)
     check_images(data, gates, findings)
     check_pods(data, gates, findings)
     check_cgroups(data, gates, findings)

@@ -9,7 +9,6 @@ from shared.config.findings import DANGER, ERROR, WARNING, Findings
 from shared.config.nested import value_of
 from shared.config.node_settings import parse_address
 from shared.config.rules_data import note
-from shared.version import KUBERNETES_VERSION
 
 _MAX_SOCKET_PATH_BYTES = 107  # of sockaddr_un
 _CURVES = {23: "P-256", 24: "P-384", 25: "P-521", 29: "X25519"}
@@ -22,8 +21,8 @@ _INSECURE = frozenset(
 )
 
 
-def check_serving(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
-    """Check addresses, endpoints, TLS, and the handlers that need one another."""
+def check_serving(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings, release: str) -> None:
+    """Check addresses, endpoints, TLS, and the handlers that need one another; `release` is major.minor."""
     _check_addresses(data, findings)
     _check_endpoints(data, findings)
     _check_tls(data, findings)
@@ -37,7 +36,7 @@ def check_serving(data: dict[str, Any], gates: Mapping[str, bool], findings: Fin
         if data.get("enableSystemLogHandler") is False:
             what = "is true while enableSystemLogHandler is false"
             findings.add("enableSystemLogQuery", what, "set both to true, or this to false")
-    hidden, (major, minor) = data.get("showHiddenMetricsForVersion"), KUBERNETES_VERSION.split(".")
+    hidden, (major, minor) = data.get("showHiddenMetricsForVersion"), release.split(".")
     if hidden and hidden != (previous := f"{major}.{int(minor) - 1}"):
         what = f'is "{hidden}", must be the release before this one, {previous}'
         findings.add("showHiddenMetricsForVersion", what, "write that, or leave it out")

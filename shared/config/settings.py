@@ -48,6 +48,7 @@ def _converted(document: dict[str, Any], findings: Findings) -> dict[str, Any]:
             (str(item.get("filePattern", "")), int(item.get("verbosity", 0)))
             for item in value_of(document, "logging.vmodule") or ()
         ),
+        "memory_throttling_factor": document.get("memoryThrottlingFactor") or 0.0,
         "log_split_stream": bool(output.get("splitStream")),
         "container_log_max_size": _bytes(value_of(document, "containerLogMaxSize")),
         "log_info_buffer_size": _bytes(output.get("infoBufferSize")),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
-from shared.config.gate_table import enabled
+from shared.config.gate_releases import enabled
 from shared.errors import OperatorError
 from shared.host.kernel_settings import (
     KUBELET_SETTINGS,

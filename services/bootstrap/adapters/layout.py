@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from shared.config.effective import EffectiveConfig
-from shared.config.gate_table import enabled
+from shared.config.gate_releases import enabled
 from shared.errors import OperatorError
 from shared.host.selinux import selinux_enabled
 

@@ -67,7 +67,7 @@ def _from_api_server(
     found = NodePods(findings=findings)
     try:
         with ApiServer(server, credentials, deadline) as api:
-            release = skew_finding(api.version())
+            release = skew_finding(api.version(), config.emulated_version)
             found = replace(found, findings=(*findings, replace(release, where=server)))
             found = _with_node(found, api, config.node_name)
             pods = api.pods(config.node_name)

@@ -15,6 +15,7 @@ from shared.config.evaluation import evaluate
 from shared.config.field_table import FIELDS
 from shared.config.findings import ERROR, NOTE, ConfigurationRefusedError
 from shared.config.findings import Finding as ConfigurationFinding
+from shared.config.gate_releases import gates_of
 from shared.config.gate_table import GATES, Declared, Stage
 from shared.config.nested import value_of
 from shared.config.readers import GATE_READERS
@@ -126,7 +127,8 @@ def _gates(resolved: Resolved) -> list[Finding]:
     values = resolved.config.feature_gates
     declared = {name for name, gate in GATES.items() if gate.declared is Declared.BUILT}
     known = GATE_READERS.keys() | declared
-    on = [name for name, gate in GATES.items() if values.get(name) and not gate.default and gate.stage is not Stage.ALL]
+    gates = gates_of(resolved.config.emulated_version)
+    on = [name for name, gate in gates.items() if values.get(name) and not gate.default and gate.stage is not Stage.ALL]
     if unread := [name for name in on if name not in known]:
         what = f"no process of this agent reads these feature gates: {', '.join(unread)}"
         return [_finding(Severity.NOTE, what, "featureGates")]

@@ -13,7 +13,7 @@ from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.node.node_resources import Machine, Reservations, node_resources
 from services.podsync.core.pod.gated_fields import gates_off
 from shared.config.effective import EffectiveConfig
-from shared.config.gate_table import enabled
+from shared.config.gate_releases import enabled
 from shared.config.nested import value_of
 from shared.host.machine import architecture, default_route_addresses, meminfo
 from shared.host.selinux import selinux_enabled

@@ -37,7 +37,7 @@ from services.podsync.core.eviction.thresholds import (
 from services.podsync.core.machine import PodSync
 from services.podsync.core.pod.events import Event, NodePressureChanged, PodEvicted
 from services.podsync.core.pod.tracked_pod import TrackedPod
-from shared.config.gate_table import enabled
+from shared.config.gate_releases import enabled
 from shared.metrics.family import counter
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from services.podsync.core.cgroups.node_cgroup import (
 )
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from shared.config.effective import EffectiveConfig
-from shared.config.gate_table import enabled
+from shared.config.gate_releases import enabled
 from shared.cri.interface import RuntimeCallError
 from shared.host.cgroup_name import SYSTEMD
 from shared.model.objects import Object

@@ -33,7 +33,7 @@ from services.server.core.pages.health import Check
 from services.server.core.routes import Endpoint, ServedEndpoints, is_loopback_host
 from shared.agent.places import LOCAL_SOCKET, PAGE_ADDRESS
 from shared.config.effective import EffectiveConfig
-from shared.config.gate_table import enabled
+from shared.config.gate_releases import enabled
 from shared.errors import OperatorError
 from shared.tracing.tracer import Tracer
 

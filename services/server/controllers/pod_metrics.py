@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from services.server.controllers.pod_streams import PodStreams
 from services.server.core.pods.pod_resources import is_active
 from shared.config.effective import EffectiveConfig
-from shared.config.gate_table import GATES, Gate, Stage
+from shared.config.gate_releases import gates_of
+from shared.config.gate_table import Gate, Stage
 from shared.host.machine import architecture
 from shared.metrics.family import gauge
 from shared.metrics.registry import Registry
 from shared.model.runtime import ContainerState, SandboxState
-from shared.version import KUBERNETES_RELEASE, KUBERNETES_VERSION
+from shared.version import release_tag
 
 NODE_NAME = gauge("kubelet_node_name", "Name of the node, always 1.", "node")
 RUNNING_PODS = gauge("kubelet_running_pods", "Pods with a ready sandbox in the runtime.")
@@ -50,9 +51,10 @@ class PodMetrics:
         self._containers = metrics.gauge(RUNNING_CONTAINERS)
         self._desired, self._active = metrics.gauge(DESIRED_PODS), metrics.gauge(ACTIVE_PODS)
         metrics.gauge(NODE_NAME).set(1, config.node_name)
-        major, _, minor = KUBERNETES_VERSION.partition(".")
+        self._release = config.emulated_version
+        major, _, minor = self._release.partition(".")
         platform = f"linux/{architecture()}"
-        metrics.gauge(BUILD_INFO).set(1, major, minor, KUBERNETES_RELEASE, "", "", "", "", "", platform)
+        metrics.gauge(BUILD_INFO).set(1, major, minor, release_tag(self._release), "", "", "", "", "", platform)
         self._features, self._feature_gates = metrics.gauge(FEATURES), feature_gates
         self._measured_gates: Mapping[str, bool] | None = None
         metrics.before_collecting(self._measure)
@@ -60,7 +62,9 @@ class PodMetrics:
     def _measure(self) -> None:
         if (gates := self._feature_gates()) is not self._measured_gates:
             self._measured_gates = gates
-            for name, gate in GATES.items():
+            for name, gate in gates_of(self._release).items():
+                if gate.stage is Stage.REMOVED:
+                    continue
                 self._features.set(gates.get(name, gate.default), name, _stage(name, gate))
         runtime = self._streams.runtime.state.values()
         ready = (any(sandbox.state is SandboxState.READY for sandbox in pod.sandboxes) for pod in runtime)

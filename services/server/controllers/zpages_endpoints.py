@@ -18,7 +18,7 @@ from shared.config.flag_lines import flag_texts
 from shared.model.objects import Object
 from shared.process.identity import started_at
 from shared.time.clock import Clock
-from shared.version import KUBERNETES_RELEASE
+from shared.version import release_tag
 
 _RUNTIME = f"none (Python {platform.python_version()})"
 _OLD = (
@@ -28,10 +28,14 @@ _OLD = (
 
 
 class ZPagesEndpoints:
-    """Answers requests for both pages. `given_flags` are the flags in force, `paths` the paths that /statusz names."""
+    """Answers requests for both pages. `given_flags` are the flags in force, `paths` the paths that /statusz names;
+    `emulated` is the major.minor version of Kubernetes whose behaviour is kept."""
 
-    def __init__(self, given_flags: Callable[[], dict[str, str]], clock: Clock, paths: Iterable[str]) -> None:
+    def __init__(
+        self, given_flags: Callable[[], dict[str, str]], clock: Clock, paths: Iterable[str], emulated: str
+    ) -> None:
         self._given_flags, self._clock, self._paths = given_flags, clock, tuple(paths)
+        self._release = release_tag(emulated).removeprefix("v")
         self._started = datetime.fromtimestamp(started_at(supervisor_process()) or clock.wall(), UTC)
 
     @property
@@ -45,7 +49,7 @@ class ZPagesEndpoints:
         wanted = _representation(request, Page.STATUSZ)
         if wanted is None:
             return plain(406, zpages.not_acceptable(Page.STATUSZ))
-        facts = self._started, now, _RUNTIME, KUBERNETES_RELEASE.removeprefix("v"), self._paths
+        facts = self._started, now, _RUNTIME, self._release, self._paths
         if wanted.version:
             return _structured(zpages.statusz_object(*facts, wanted.version), wanted)
         return plain(200, zpages.statusz_text(*facts, _mark()))

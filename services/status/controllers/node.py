@@ -328,7 +328,7 @@ class Node:
 def _identity(config: EffectiveConfig) -> NodeIdentity:
     return NodeIdentity(
         name=config.node_name,
-        kubelet_version=kubelet_version(version_of("bulkhead-kubelet")),
+        kubelet_version=kubelet_version(version_of("bulkhead-kubelet"), config.emulated_version),
         port=config.port,
         labels=config.node_labels,
         taints=config.register_with_taints,

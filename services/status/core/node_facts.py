@@ -9,16 +9,17 @@ from bus.messages.bootstrap import NodeConfigStatus
 from bus.messages.pleg import NodeImage, NodeObserved
 from bus.messages.podsync import NodeResources
 from services.status.core.node_conditions import Condition
-from shared.version import KUBERNETES_RELEASE
+from shared.version import release_tag
 
 
-def kubelet_version(own: str) -> str:
-    """Return the `kubeletVersion` of version `own` of this agent, such as `v1.36.0+bulkhead.0.1.0`."""
+def kubelet_version(own: str, release: str) -> str:
+    """Return the `kubeletVersion` of version `own` of this agent, such as `v1.36.0+bulkhead.0.1.0`; `release` is the
+    major.minor version of Kubernetes that it emulates."""
     # Clients parse kubeletVersion as a semantic version and compare it with the API server's: it is the Kubernetes
     # release whose behaviour we keep. Our own version is build metadata, which compares equal; what follows a dash
     # would be a pre-release, older than v1.36.0.
     kept = "".join(char if char.isascii() and (char.isalnum() or char in ".-") else "-" for char in own)
-    return f"{KUBERNETES_RELEASE}+bulkhead.{kept.strip('.-') or '0'}"
+    return f"{release_tag(release)}+bulkhead.{kept.strip('.-') or '0'}"
 
 
 class MachineFacts(Struct, frozen=True, kw_only=True):

@@ -42,7 +42,7 @@ def test_every_key_of_the_agents_own_document_is_on_the_page() -> None:
     assert isinstance(known, dict)
     assert {name.strip("`") for name, _, _ in configuration_page.CONTAINERD} == known.keys()
     others = BULKHEAD_CONFIGURATION.keys() - {"apiVersion", "kind", "embeddedContainerd"}
-    assert {name.strip("`") for name, _, _ in configuration_page.DEVICES} == others
+    assert {name.strip("`") for name, _, _ in (*configuration_page.DEVICES, *configuration_page.RELEASE)} == others
 
 
 def test_every_gate_that_a_process_reads_is_on_the_page() -> None:

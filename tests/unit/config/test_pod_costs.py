@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from shared.config.effective import EffectiveConfig
-from shared.config.gate_table import GATES
+from shared.config.gate_releases import EVERY_GATE
 from shared.config.pod_costs import NO_COST, POD_COSTS, PodCost, PodEffect, gravest, pod_cost
 from shared.config.readers import DOCUMENT_READERS, FIELD_READERS, FIXED, GATE_READERS
 
@@ -14,7 +14,8 @@ _NAMES = (
     "cert_dir change_detection_strategy container_log_max_files container_log_max_size container_log_max_workers "
     "container_log_monitor_interval controller_attach_detach cpu_manager_reconcile_period "
     "credential_provider_bin_dir credential_providers device_plugin_wait device_unhealthy_action "
-    "dynamic_config_dir eviction_max_pod_grace_period eviction_minimum_reclaim eviction_pressure_transition_period "
+    "dynamic_config_dir emulated_version eviction_max_pod_grace_period eviction_minimum_reclaim "
+    "eviction_pressure_transition_period "
     "file_check_frequency http_check_frequency image_gc_high_threshold_percent image_gc_low_threshold_percent "
     "image_maximum_gc_age image_minimum_gc_age image_service_endpoint kube_api_burst kube_api_qps "
     "kube_reserved_cgroup kubelet_cgroups max_container_restart_period max_open_files max_parallel_image_pulls "
@@ -29,7 +30,7 @@ WITHOUT_COST = frozenset(_NAMES.split())
 
 def test_each_row_is_of_a_setting_that_exists() -> None:
     settings = {field.name for field in fields(EffectiveConfig)} | {"joins_cluster"} | DOCUMENT_READERS.keys()
-    gates = {f"featureGates.{gate}" for gate in GATES}
+    gates = {f"featureGates.{gate}" for gate in EVERY_GATE}
     assert POD_COSTS.keys() <= settings | gates
 
 

@@ -281,11 +281,15 @@ def test_another_boot_id_is_a_reboot() -> None:
         assert rebooted(node, FACTS) == ""
 
 
+@pytest.mark.parametrize("release", ["1.36", "1.37"])
 @pytest.mark.parametrize("own", ["0.1.0", "0.2.0.dev3+g12 ab", ""])
-def test_the_version_is_the_release_and_not_one_before_it(own: str) -> None:
-    version = re.fullmatch(SEMANTIC_VERSION, kubelet_version(own).removeprefix("v"))
+def test_the_version_is_the_release_and_not_one_before_it(own: str, release: str) -> None:
+    version = re.fullmatch(SEMANTIC_VERSION, kubelet_version(own, release).removeprefix("v"))
     assert version is not None
-    assert (version["release"], version["prerelease"]) == ("1.36.0", None)  # a pre-release sorts before its release
+    assert (version["release"], version["prerelease"]) == (
+        f"{release}.0",
+        None,
+    )  # a pre-release sorts before its release
     assert version["build"].startswith("bulkhead.")
 
 

@@ -58,9 +58,10 @@ def class_protection(qos: QosClass, requested: ClassRequests, facts: NodeFacts) 
 
 def throttled_at(request: int, limit: int, facts: NodeFacts) -> int | None:
     """Return memory.high of a container in bytes: between its request and its limit, or what the node has for pods
-    where it has no limit (0); None where that is not above the request, as for a container that may use no more."""
+    where it has no limit (0); None where that is not above the request, as for a container that may use no more, and
+    where no container is throttled."""
     highest = limit or facts.enforced_memory
-    if not facts.memory_qos or not highest:
+    if not facts.memory_qos or not facts.memory_throttling_factor or not highest:
         return None
     high = int((request + facts.memory_throttling_factor * (highest - request)) // _PAGE_BYTES) * _PAGE_BYTES
     return high if high > request else None

@@ -42,7 +42,7 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     qos_reserved_memory: int | None = None  # percent of requests kept from lower classes; None = gate or key not set
     memory_qos: bool = False  # gate MemoryQoS, on cgroup v2
     protects_memory: bool = False  # gate MemoryQoS, with memoryReservationPolicy TieredReservation
-    memory_throttling_factor: float = 0.9
+    memory_throttling_factor: float = 0.9  # 0 = no container is throttled
     cpu_cfs_quota: bool = True
     cpu_cfs_quota_period: int = 100_000
     quota_of_exclusive_cpus: bool = False  # gate DisableCPUQuotaWithExclusiveCPUs is off

@@ -6,7 +6,7 @@ may not be left out.
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from shared.config.gate_table import enabled
+from shared.config.gate_releases import enabled
 from shared.model.objects import Object
 from shared.podspec.containers import every_container
 

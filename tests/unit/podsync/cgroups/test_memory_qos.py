@@ -109,6 +109,7 @@ def test_a_pod_is_protected_by_its_request(pod: Object, node: NodeFacts, wanted:
         (100 * MIB, 100 * MIB, 0.9, None),
         (4097, 4098, 0.9, None),  # the page below the request
         (0, 4096, 0.9, None),  # less than a page
+        (0, 1 << 20, 0.0, None),  # 1.37 throttles only with a factor that is given
     ],
 )
 def test_a_container_is_throttled_between_request_and_limit(
