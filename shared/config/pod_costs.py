@@ -88,7 +88,14 @@ _ROWS: tuple[tuple[PodEffect, str, str], ...] = (
     (PodEffect.UNMANAGED, _OTHER_CPUS, "cpu_manager_policy_options"),
     (PodEffect.LATER, _LATER_CPUS, "topology_manager_policy topology_manager_policy_options topology_manager_scope"),
     (PodEffect.LATER, _LATER_CONTAINERS, "featureGates.DisableCPUQuotaWithExclusiveCPUs"),
-    (PodEffect.LATER, _LATER_PODS, "userNamespaces.idsPerPod featureGates.DefaultPodSysctls featureGates.SELinuxMount"),
+    (
+        PodEffect.LATER,
+        _LATER_PODS,
+        (
+            "userNamespaces.idsPerPod featureGates.DefaultPodSysctls featureGates.EmptyDirVolumeMode "
+            "featureGates.SELinuxMount"
+        ),
+    ),
     (PodEffect.LATER, _LATER_CONTAINERS, "cpu_cfs_quota cpu_cfs_quota_period seccomp_default"),
     (PodEffect.LATER, _LATER_CONTAINERS, "memory_throttling_factor memory_reservation_policy featureGates.MemoryQoS"),
     (

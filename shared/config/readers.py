@@ -86,7 +86,7 @@ _GATES = {
         "ResourceHealthStatusMessage RestartAllContainersOnContainerExits"
     ),
     "server": "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletServerCertificateFile",
-    "volume": "CSIVolumeHealth ClusterTrustBundleProjection PodCertificateRequest SELinuxMount",
+    "volume": "CSIVolumeHealth ClusterTrustBundleProjection EmptyDirVolumeMode PodCertificateRequest SELinuxMount",
     "bootstrap server": "ContainerCheckpoint",
 }
 # Followed by a running service: no restart. `feature_gates` and `document` have rows of their own above.

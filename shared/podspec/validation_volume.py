@@ -44,6 +44,7 @@ def _source(volume: dict[str, Any], path: str) -> list[str]:
     match kind:
         case "emptyDir":
             errors += _size_limit(source.get("sizeLimit"), f"{here}.sizeLimit")
+            errors += in_range(f"{here}.mode", source.get("mode"), 0, 0o1777)
         case "hostPath":
             errors += _host_path(source, here)
         case "image":

@@ -39,7 +39,9 @@ class VolumeType(msgspec.Struct, frozen=True, kw_only=True):
 
 TYPES: dict[str, VolumeType] = {
     "emptyDir": VolumeType(
-        fields={"medium": _S, "sizeLimit": Scalar.QUANTITY}, mounted=True, directory="kubernetes.io~empty-dir"
+        fields={"medium": _S, "sizeLimit": Scalar.QUANTITY, "mode": _I32},
+        mounted=True,
+        directory="kubernetes.io~empty-dir",
     ),
     "hostPath": VolumeType(fields={"path": _S, "type": _S}, mounted=True, mounted_persistent=True),
     "configMap": VolumeType(

@@ -116,6 +116,13 @@ def test_a_tmpfs_that_a_reboot_took_is_mounted_again_though_the_marker_is_there(
     assert mounts_at(path) == 1
 
 
+def test_a_tmpfs_has_the_mode_that_its_pod_asks_for(directories: PodDirectories) -> None:
+    volumes = EmptyDirPlugin(directories, SystemClock())
+    source = EmptyDir("Memory", 1 << 20, mode=0o1750)
+    path = Path(volumes.set_up("u", "shm", source, SetUpInputs()))
+    assert (mounts_at(path), path.stat().st_mode & 0o7777) == (1, 0o1750)
+
+
 def test_a_volume_with_an_fs_group_belongs_to_the_group(directories: PodDirectories) -> None:
     for name, source in (("a", EmptyDir(fs_group=4242)), ("b", EmptyDir("Memory", 1 << 20, 4242))):
         status = Path(EmptyDirPlugin(directories, SystemClock()).set_up("u", name, source, SetUpInputs())).stat()

@@ -18,9 +18,12 @@ from shared.pods.directory import make_directory
 _MARKER = "ready"  # a file; for a volume of files on disk it contains the boot ID of the last set-up
 
 
-def set_up_at(path: Path, marker: Path, *, tmpfs: bool, size: int = 0, fs_group: int | None = None) -> None:
-    """Make the directory, the mount, the ownership and the marker, in this order; what is mounted there already is
-    used. `size`: bytes of the tmpfs, 0 = the kernel's default. `fs_group`: a group ID. Raises OSError."""
+def set_up_at(
+    path: Path, marker: Path, *, tmpfs: bool, size: int = 0, fs_group: int | None = None, mode: int | None = None
+) -> None:
+    """Make the directory, the mount, the mode, the ownership and the marker, in this order; what is mounted there
+    already is used. `size`: bytes of the tmpfs, 0 = the kernel's default. `fs_group`: a group ID, whose permissions
+    are added to the mode. `mode`: permission bits, None = 0777, or those of a new tmpfs. Raises OSError."""
     if is_ready(marker):
         if os.path.ismount(path) if tmpfs else path.is_dir():
             return
@@ -28,9 +31,11 @@ def set_up_at(path: Path, marker: Path, *, tmpfs: bool, size: int = 0, fs_group:
         (marker / _MARKER).unlink(missing_ok=True)
     make_directory(path.parent, 0o755)
     if not os.path.ismount(path):
-        make_directory(path, 0o755 if tmpfs else 0o777)  # a tmpfs has its own mode
+        make_directory(path, 0o755 if tmpfs else 0o777 if mode is None else mode)  # a tmpfs has its own mode
         if tmpfs:
             mount_tmpfs(path, size=size)
+    if mode is not None:
+        path.chmod(mode)
     if fs_group is not None:
         with contextlib.suppress(OSError):  # the kubelet ignores this error, too
             give_to_group(path, fs_group)

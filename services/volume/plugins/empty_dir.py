@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from services.volume.adapters.backing_directory import set_up_at, tear_down_at
 from services.volume.core.files.payload import SetUpInputs
 from services.volume.core.operations.outcome import FoundVolume
+from services.volume.core.specs.gates import EMPTY_DIR_MODE
 from services.volume.core.specs.pod_fields import fs_group, tmpfs_size
 from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
@@ -13,16 +14,18 @@ from shared.model.objects import Object
 from shared.model.quantity import QuantityError, parse_quantity
 
 MEMORY = "Memory"
+MAX_MODE = 0o1777
 
 
 @dataclass(frozen=True)
 class EmptyDir:
-    """A directory with mode 0777. `medium`: "" or Memory; `size`: bytes of the tmpfs, 0 = the kernel's default;
-    `fs_group`: the group ID it belongs to."""
+    """A directory. `medium`: "" or Memory; `size`: bytes of the tmpfs, 0 = the kernel's default; `fs_group`: the group
+    ID it belongs to; `mode`: permission bits that the pod asks for, None = 0777, or those of a new tmpfs."""
 
     medium: str = ""
     size: int = field(default=0, compare=False)  # the node's memory may change while the volume is mounted
     fs_group: int | None = None
+    mode: int | None = field(default=None, compare=False)  # a volume that is mounted keeps its own
 
 
 class EmptyDirPlugin(VolumePlugin[EmptyDir]):
@@ -38,6 +41,9 @@ class EmptyDirPlugin(VolumePlugin[EmptyDir]):
             return Refused(f"emptyDir medium {medium} is not supported yet")
         if medium not in ("", MEMORY):
             return Refused(f'unknown storage medium "{medium}"')
+        mode = source.get("mode") if EMPTY_DIR_MODE in node.gates else None
+        if mode is not None and (isinstance(mode, bool) or not isinstance(mode, int) or not 0 <= mode <= MAX_MODE):
+            return Refused(f"emptyDir mode {mode} is not from 0 to {MAX_MODE}")
         size = 0
         if medium == MEMORY:
             try:
@@ -45,14 +51,15 @@ class EmptyDirPlugin(VolumePlugin[EmptyDir]):
             except QuantityError as error:
                 return Refused(f"emptyDir sizeLimit: {error}")
             size = tmpfs_size(pod, node.memory, limit)
-        return VolumeSpec(plugin=cls.name, source=EmptyDir(medium, size, fs_group(pod)), selinux_relabel=True)
+        return VolumeSpec(plugin=cls.name, source=EmptyDir(medium, size, fs_group(pod), mode), selinux_relabel=True)
 
     def set_up(self, uid: str, volume: str, source: EmptyDir, gathered: SetUpInputs) -> str:
         """Make the directory or tmpfs, and return its path."""
         self._directories.make(uid)
         path = self._directories.empty_dir(uid, volume)
         marker = self._directories.empty_dir_marker(uid, volume)
-        set_up_at(path, marker, tmpfs=source.medium == MEMORY, size=source.size, fs_group=source.fs_group)
+        tmpfs = source.medium == MEMORY
+        set_up_at(path, marker, tmpfs=tmpfs, size=source.size, fs_group=source.fs_group, mode=source.mode)
         return str(path)
 
     def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:

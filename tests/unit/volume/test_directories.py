@@ -41,6 +41,25 @@ def test_pod_directories_and_an_empty_dir_have_their_modes_whatever_the_umask(di
     assert (marker / "ready").exists()
 
 
+@pytest.mark.usefixtures("narrow_umask")
+@pytest.mark.parametrize("asked", [0, 0o750, 0o1777])
+def test_an_empty_dir_has_the_mode_that_its_pod_asks_for(directories: PodDirectories, asked: int) -> None:
+    volumes = EmptyDirPlugin(directories, SystemClock())
+    path = Path(volumes.set_up("u", "cache", EmptyDir(mode=asked), SetUpInputs()))
+    assert mode(path) == asked
+    path.chmod(0o711)
+    volumes.set_up("u", "cache", EmptyDir(mode=asked), SetUpInputs())
+    assert mode(path) == 0o711, "what a container changes stays"
+
+
+def test_the_mode_is_given_again_after_a_kill_before_the_marker(directories: PodDirectories) -> None:
+    path = directories.empty_dir("u", "cache")
+    path.mkdir(parents=True)
+    path.chmod(0o777)
+    EmptyDirPlugin(directories, SystemClock()).set_up("u", "cache", EmptyDir(mode=0o700), SetUpInputs())
+    assert mode(path) == 0o700
+
+
 def test_setting_up_again_keeps_the_content(directories: PodDirectories) -> None:
     volumes = EmptyDirPlugin(directories, SystemClock())
     path = Path(volumes.set_up("u", "cache", EmptyDir(), SetUpInputs()))

@@ -29,7 +29,7 @@ from tests.unit.volume.killing import STEPS, killed
 
 CSI_DRIVER = "hostpath.csi.k8s.io"
 EXAMPLES: dict[str, Any] = {
-    "emptyDir": {"medium": "Memory"},
+    "emptyDir": {"medium": "Memory", "mode": 0o1750},
     "hostPath": {"path": "/", "type": "Directory"},
     "image": {"reference": "registry/image"},
     "secret": {"secretName": "s", "defaultMode": 0o640},
@@ -74,7 +74,10 @@ def pod(field: str, source: object) -> dict[str, Any]:
 
 def read(field: str) -> VolumeSpec:
     driver = {"metadata": {"name": CSI_DRIVER}, "spec": {"volumeLifecycleModes": ["Ephemeral"], "podInfoOnMount": True}}
-    node, source = Node(memory=1 << 30, labels={}, csi_driver=driver), EXAMPLES[field]
+    node, source = (
+        Node(memory=1 << 30, labels={}, csi_driver=driver, gates=frozenset({"EmptyDirVolumeMode"})),
+        EXAMPLES[field],
+    )
     found = volume_spec(pod(field, source), "v", node, WITH_DISKS)
     if isinstance(found, Refused):  # only a PersistentVolume is of this type
         persistent = PersistentVolume(name="v", spec={field: source}, annotations={}, claim={})

@@ -12,9 +12,12 @@ from services.volume.plugins.registry import volume_spec
 GIB = 2**30
 
 
-def source(volume: dict[str, Any], **spec: Any) -> object:
+NODE = Node(memory=8 * GIB)
+
+
+def source(volume: dict[str, Any], node: Node = NODE, **spec: Any) -> object:
     """The plugin's own value, or why there is none."""
-    read = volume_spec({"spec": {"volumes": [{"name": "v", **volume}], **spec}}, "v", Node(memory=8 * GIB))
+    read = volume_spec({"spec": {"volumes": [{"name": "v", **volume}], **spec}}, "v", node)
     return read.source if isinstance(read, VolumeSpec) else read
 
 
@@ -31,6 +34,21 @@ def test_an_empty_dir_is_a_plain_directory_whatever_its_size_limit() -> None:
 
 def test_an_empty_dir_knows_the_fs_group_of_its_pod() -> None:
     assert source({"emptyDir": {}}, securityContext={"fsGroup": 2000}) == EmptyDir(fs_group=2000)
+
+
+@pytest.mark.parametrize(("gates", "mode"), [((), None), (("EmptyDirVolumeMode",), 0o1770)])
+def test_the_mode_of_an_empty_dir_counts_with_its_feature_gate(gates: tuple[str, ...], mode: int | None) -> None:
+    node = Node(memory=8 * GIB, gates=frozenset(gates))
+    for medium in ("", "Memory"):
+        asked = source({"emptyDir": {"medium": medium, "mode": 0o1770}}, node)
+        assert isinstance(asked, EmptyDir)
+        assert asked.mode == mode
+
+
+@pytest.mark.parametrize("mode", [-1, 0o2000, True, "0750"])
+def test_a_mode_that_no_directory_can_have_is_refused(mode: object) -> None:
+    node = Node(gates=frozenset({"EmptyDirVolumeMode"}))
+    assert source({"emptyDir": {"mode": mode}}, node) == Refused(f"emptyDir mode {mode} is not from 0 to 1023")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,14 @@
 
 from collections.abc import Mapping
 
-_GATES = ("CSIVolumeHealth", "ClusterTrustBundleProjection", "PodCertificateRequest", "SELinuxMount")
+EMPTY_DIR_MODE = "EmptyDirVolumeMode"
+_GATES = (
+    EMPTY_DIR_MODE,
+    "CSIVolumeHealth",
+    "ClusterTrustBundleProjection",
+    "PodCertificateRequest",
+    "SELinuxMount",
+)
 
 
 def enabled(feature_gates: Mapping[str, bool]) -> frozenset[str]:
