@@ -22,6 +22,13 @@ WORKLOAD = Workload(
         PodPlan("ends", 4.0, "Never", ((Run(5.0),),), claims=("third",)),
     )
 )
+AFTER_ANOTHER = Workload(  # the first pod ends, and then another one comes for its claim
+    (
+        PodPlan("first", 0.0, "Always", ((Run(),),), claims=("shared",), acts=(Act("delete", 8.0),)),
+        PodPlan("next", 11.0, "Always", ((Run(),),), claims=("shared",)),
+        PodPlan("other", 13.0, "Always", ((Run(),),), claims=("of-other",)),
+    )
+)
 POINTS = (
     *(f"volume.claim.{step}" for step in ("saved", "answered", "prepared", "recorded", "unprepared")),
     *(f"podsync.{step}.RunPodSandbox" for step in ("saved", "published", "acted")),
@@ -89,6 +96,28 @@ def test_what_pods_need_is_prepared_in_the_end_and_nothing_else(reached: Reached
         assert verdict.violation is None, "\n".join(verdict.lines)
         killed = killed or any(f"at {point}" in line for line in verdict.lines)
     assert killed or state in ("dies", "silent"), "it was never killed there"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        PluginFault(7.0, 5.0, "silent"),
+        PluginFault(7.0, 15.0, "slow"),
+        PluginFault(7.0, 8.0, "dies"),
+        Kill(7.5, "volume", 0, 0, "volume.claim.unprepared", 3.0),
+    ],
+    ids=["silent", "slow", "dies", "killed"],
+)
+def test_a_pod_that_comes_for_the_claim_of_one_that_has_ended_has_it_prepared(fault: Fault) -> None:
+    before = Path.cwd()
+    in_memory("claim-next")
+    try:
+        for seed in range(1, 7):
+            verdict = run(AFTER_ANOTHER, (fault,), seed)
+            assert verdict.violation is None, "\n".join((f"seed {seed}", *verdict.lines))
+    finally:
+        clear_memory("claim-next")
+        os.chdir(before)
 
 
 def with_claims(workload: Workload, rng: Random) -> Workload:

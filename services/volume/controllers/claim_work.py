@@ -168,6 +168,7 @@ class ClaimWork:
         claim = self._claims.unused(key)
         if claim is None:
             return ""
+        self._claims.begin_unprepare(key)
         await self._save()  # where that fails, the next process unprepares the claim once more
         called = sorted(driver for driver, part in claim.parts.items() if part.state is not PartState.NEW)
         found = await asyncio.gather(*(self._undo_part(claim, driver) for driver in called))

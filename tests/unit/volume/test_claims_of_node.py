@@ -80,10 +80,12 @@ class Play:
         for key in self.node.claims_due(1e9):
             claim = self.node.unused(key)
             assert claim is not None
+            self.node.begin_unprepare(key)
             for driver, part in claim.parts.items():
                 if part.state is not PartState.NEW and self.chance.random() < 0.7:
                     self.in_use.discard((key, driver))
-                    self.node.unprepared(key, driver)
+                    if self.chance.random() < 0.7:
+                        self.node.unprepared(key, driver)
 
     def restart(self) -> None:
         """Kill the process; all pods are listed again."""
@@ -101,6 +103,10 @@ class Play:
             assert known[key].parts[driver].state is not PartState.NEW, "a driver has it, and nothing remembers it"
         for uid, names in self.running.items():
             assert {claim.name for claim in self.node.held(uid)} == names
+            item = self.node.shown(uid, 0.0)
+            for claim in item.claims if item is not None else ():
+                for driver in DRIVERS if claim.state is ClaimState.PREPARED else ():
+                    assert (("shop", claim.claim), driver) in self.in_use, "shown as prepared, and it is not in use"
         used = {name for names in self.running.values() for name in names}
         assert {name for _, name in self.node.claims_due(1e9)} == {name for _, name in known} - used
 

@@ -225,6 +225,12 @@ class ClaimsOfNode:
         claim = self._claims.get(key)
         return claim if claim is not None and self.is_unused(claim) else None
 
+    def begin_unprepare(self, key: ClaimKey) -> None:
+        """Note that the drivers are going to be called to unprepare the claim: a pod that gets it from now on has it
+        prepared again, whatever the outcome of the calls."""
+        if (claim := self._claims.get(key)) is not None:
+            self._claims.put(claim.unsettled())
+
     def unprepared(self, key: ClaimKey, driver: str) -> None:
         """Note that the driver has unprepared the claim."""
         self._put_part(key, driver, Part())
