@@ -10,7 +10,7 @@ import pytest
 
 from bus.messages.podsync import PodState
 from services.volume.adapters import claim_files
-from services.volume.controllers import claim_checkpoint
+from services.volume.controllers import claim_checkpoint, specification_watch
 from services.volume.controllers.claim_checkpoint import ClaimCheckpoint
 from services.volume.core.resource_claims.dra_state import (
     FILE_NAME,
@@ -238,3 +238,24 @@ async def test_a_checkpoint_that_cannot_be_written_is_a_trouble_and_pods_get_the
         await node.until_prepared("v")
         await until(lambda: listed(node).keys() == {"gpu", "other"})
         await node.node.until_troubles()
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["after a takeover", "after its specifications are lost"])
+async def test_a_driver_that_fails_to_prepare_again_leaves_the_devices_of_a_running_pod_in_the_checkpoint(
+    node: ClaimNode, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """A Go kubelet that gets the node back prepares nothing for a pod that has a sandbox: it needs the devices."""
+    monkeypatch.setattr(specification_watch, "LOOK_SECONDS", 0.05)
+    driver = node.started_driver(specified=True)
+    node.put("gpu", "u")
+    node.admit("u", "gpu")
+    if not lost:
+        take_over(node, prepared_claim("gpu", "u"))
+        driver.fault(PREPARE, "error")
+    async with node.node.volume():
+        if lost:
+            await node.until_prepared("u")
+            driver.fault(PREPARE, "error")
+            driver.lose_cdi()
+        await node.until_error("u")
+    assert listed(node) == {"gpu": prepared_claim("gpu", "u")}

@@ -180,7 +180,9 @@ class ClaimsOfNode:
 
     def called(self, key: ClaimKey, driver: str) -> None:
         """Note that the driver is going to be called to prepare the claim."""
-        self._put_part(key, driver, Part(state=PartState.CALLED))
+        claim = self._claims.get(key)
+        devices = claim.parts[driver].devices if claim is not None and driver in claim.parts else ()
+        self._put_part(key, driver, Part(state=PartState.CALLED, devices=devices))
 
     def prepared(self, key: ClaimKey, driver: str, devices: tuple[Device, ...]) -> None:
         """Note that the driver has prepared the claim."""
