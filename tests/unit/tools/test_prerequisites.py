@@ -60,3 +60,13 @@ def test_a_user_who_may_not_install_gets_the_list(installer: Path) -> None:
 @pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
 def test_tests_go_on_without_what_is_missing_but_not_in_ci(installer: Path, ci: str, code: int) -> None:
     assert run(installer, "run", "test", ci=ci)[0] == code
+
+
+@pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
+def test_without_package_sources_root_gets_the_list_and_ci_fails(installer: Path, ci: str, code: int) -> None:
+    (installer.parent / "id").write_text("#!/bin/sh\necho 0\n")
+    (installer.parent / "apt-get").write_text("#!/bin/sh\necho E: Temporary failure resolving >&2\nexit 100\n")
+    (installer.parent / "apt-get").chmod(0o755)
+    returned, output = run(installer, "run", "test", "machine", ci=ci)
+    assert returned == code
+    assert output.splitlines()[-1].startswith("bulkhead: missing on this machine: runc (install the packages as root")
