@@ -12,6 +12,8 @@ from tests.machine.checkout_inside import all_passed
     [
         (0, "6 passed in 81.20s (0:01:21)", True),
         (0, "6 passed, 1 deselected in 3.10s", True),
+        (0, "6 passed, 2 deselected, 1 warning in 3.10s", True),
+        (0, "5 passed, 1 skipped, 1 warning in 3.10s", False),
         (0, "5 passed, 1 skipped in 3.10s", False),
         (0, "1 skipped in 0.10s", False),
         (1, "1 failed, 5 passed in 3.10s", False),
