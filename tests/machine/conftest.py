@@ -1,4 +1,4 @@
-"""What the machines of one test run share: the package, and a node of the tests' API server."""
+"""What the machines of one test run share: a root, the package, and a node of the tests' API server."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,7 +7,21 @@ import pytest
 import pytest_asyncio
 
 from tests.machine.joined import MachineCluster
+from tests.machine.root import Root, cached_root
 from tests.support.machines.release_build import build_release
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of the shared node last: its machine has its memory until the last of them has ended."""
+    items.sort(key=lambda item: item.path.parent == _HERE and "cluster" in getattr(item, "fixturenames", ()))
+
+
+@pytest.fixture(scope="session")
+def installed_root() -> Root:
+    """The root `install`. Where it cannot be had, that is known before anything else is built or started."""
+    return cached_root("install")
 
 
 @pytest.fixture(scope="session")
@@ -17,9 +31,11 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
-async def cluster(package: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[MachineCluster]:
+async def cluster(
+    installed_root: Root, package: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[MachineCluster]:
     """A machine that has joined the tests' API server. A test leaves no pod in it."""
-    async with MachineCluster(tmp_path_factory.mktemp("joined"), package=package) as running:
+    async with MachineCluster(tmp_path_factory.mktemp("joined"), root=installed_root, package=package) as running:
         try:
             yield running
         finally:

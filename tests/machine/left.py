@@ -1,5 +1,7 @@
 """What a machine of the tests has out here, and must not leave: processes, mounts, disks, interfaces."""
 
+import socket
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,14 +16,14 @@ def processes_of(directory: Path) -> list[int]:
     return found
 
 
-def left_of(directory: Path, devices: set[str]) -> list[object]:
-    """What this machine still has of a machine of that directory: processes, mounts, disks, and interfaces beside
-    those devices."""
+def left_of(directory: Path, interfaces: Collection[int] = ()) -> list[object]:
+    """What this machine still has of a machine of that directory: processes, mounts, disks, and those of these
+    interfaces (their numbers, which no later interface gets)."""
     mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(directory) in line]
     files = [path for path in directory.iterdir() if path.is_file()]
-    return [*processes_of(directory), *mounts, *files, *(network_devices() - devices)]
+    return [*processes_of(directory), *mounts, *files, *(n for i, n in socket.if_nameindex() if i in interfaces)]
 
 
-def network_devices() -> set[str]:
-    """The interfaces of this machine that a test of machines could have made."""
-    return {path.name for path in Path("/sys/class/net").iterdir() if path.name.startswith(("tap", "mach"))}
+def interface_names() -> set[str]:
+    """The interfaces of this machine."""
+    return {name for _, name in socket.if_nameindex()}

@@ -1,5 +1,6 @@
 """The roots of machines, from the cache: a Debian with systemd, with or without what our package depends on."""
 
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,11 @@ from tools.prerequisites import missing_packages
 # The interpreter of the package that the tests build runs in there: both must be of one minor version.
 # One kind of root for all tests that need more than our package does: a server and a client of NFS, and SELinux.
 WITH_MORE = ("nfs-common", "nfs-kernel-server", "policycoreutils", "selinux-policy-default")
+_TUN = Path("/dev/net/tun")
 _SUITES = {(3, 11): "bookworm", (3, 13): "trixie"}
+
+
+_failures: dict[tuple[str, ...], str] = {}  # command lines of tools/machine-root, and why they failed
 
 
 @dataclass(frozen=True)
@@ -41,19 +46,34 @@ def cached_root(packages: Literal["download", "install"] = "download", *more: st
     `more`: packages in addition to those.
 
     Variables of the environment replace parts of it, for `make night` (tools/machine-root): MACHINE_KERNEL,
-    MACHINE_CONTAINERD, MACHINE_HANDLER. The test is lacking where it cannot be built, such as without package sources.
+    MACHINE_CONTAINERD, MACHINE_HANDLER. The test is lacking where it cannot be built, such as without package sources;
+    that is tried once in a run of pytest.
     """
     if missing := missing_packages("test", "machine"):
         lack(f"missing on this machine: apt-get install {' '.join(missing)}")
-    if not Path("/dev/net/tun").exists():
-        lack("no /dev/net/tun on this machine, which the network of a machine of the tests needs: modprobe tun")
-    command = [str(CHECKOUT / "tools/machine-root"), debian_suite(), packages, *required_packages(), *more]
+    if reason := _check_tun():
+        lack(f"machines of the tests need {_TUN} for their network: {reason}")
+    command = (str(CHECKOUT / "tools/machine-root"), debian_suite(), packages, *required_packages(), *more)
+    if command in _failures:
+        lack(_failures[command])
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        lack(done.stderr.strip())
+        _failures[command] = done.stderr.strip()
+        lack(_failures[command])
     folder = Path(done.stdout.split("\n")[-2])
     libraries = folder / "libraries"
     return Root(folder / "root.ext4", folder / "linux", libraries if libraries.exists() else None)
+
+
+def _check_tun() -> str:
+    """Why interfaces of machines cannot be made, with the remedy; "" where they can."""
+    try:
+        os.close(os.open(_TUN, os.O_RDWR))
+    except PermissionError as error:
+        return f"{error.strerror} (a container must be given the device)"
+    except OSError as error:
+        return f"{error.strerror} (modprobe tun)"
+    return ""
 
 
 def required_packages() -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.machine.inside.plan import PHASES, Phase, expected
 from tests.machine.machine import Machine
-from tests.machine.root import cached_root
+from tests.machine.root import Root
 from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(1800)]
@@ -62,8 +62,8 @@ class Plan:
 
 
 @pytest.fixture(scope="module")
-def plan(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plan]:
-    with Machine(tmp_path_factory.mktemp("node") / "machine", root=cached_root("install")) as machine:
+def plan(installed_root: Root, package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plan]:
+    with Machine(tmp_path_factory.mktemp("node") / "machine", root=installed_root) as machine:
         shutil.copy(package, machine.shared / "bulkhead.deb")
         for name in _COPIED:
             shutil.copytree(CHECKOUT / name, machine.shared / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.machine.machine import Machine
-from tests.machine.root import cached_root
+from tests.machine.root import Root
 from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(1800)]
@@ -19,9 +19,9 @@ _COPIED = ("tests", "tools")  # the package has the rest
 
 
 @pytest.fixture(scope="module")
-def machine(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def machine(installed_root: Root, package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     directory = tmp_path_factory.mktemp("shutdown") / "machine"
-    with Machine(directory, root=cached_root("install")) as machine:
+    with Machine(directory, root=installed_root) as machine:
         shutil.copy(package, machine.shared / "bulkhead.deb")
         for name in _COPIED:
             shutil.copytree(CHECKOUT / name, machine.shared / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.machine.checkout_inside import SHOWN, lay_out, run_tests
 from tests.machine.machine import Machine
-from tests.machine.root import cached_root
+from tests.machine.root import Root
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(1800)]
 
@@ -23,9 +23,9 @@ RUNS = (
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def machine(installed_root: Root, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     directory = tmp_path_factory.mktemp("v2") / "machine"
-    with Machine(directory, root=cached_root("install"), shown=SHOWN) as machine:
+    with Machine(directory, root=installed_root, shown=SHOWN) as machine:
         lay_out(machine)
         yield machine
 
