@@ -191,7 +191,8 @@ class ShutdownSequence:
 
     def _remaining(self) -> list[RunningPod]:
         known = self._core.node_state
-        return remaining_pods(list(self._core.tracked.values()), self._groups, volumes_known=known.volumes_known)
+        pods = list(self._core.tracked.values())
+        return remaining_pods(pods, self._groups, volumes_known=known.volumes_known, now=self._now())
 
     def _publish(self) -> None:
         shutdown = self._shutdown

@@ -94,11 +94,12 @@ def with_eviction(tracked: TrackedPod, event: PodEvicted, now: float) -> Tracked
 
 
 def with_shutdown(tracked: TrackedPod, event: PodStopped, boot: str, now: float) -> TrackedPod:
-    """Return the pod, which is to stop because the machine shuts down. A pod that ends already gets no more time than
-    the event gives."""
+    """Return the pod, which is to stop because the machine shuts down. A pod that ends already gets no more time from
+    now on than the event gives."""
     saved = tracked.saved
     if saved.state is PodState.TERMINATING:
-        return replace(tracked, saved=replace(saved, grace_seconds=effective_grace(tracked, event.grace_seconds)))
+        grace = effective_grace(tracked, _spent_seconds(tracked, now) + event.grace_seconds)
+        return replace(tracked, saved=replace(saved, grace_seconds=grace))
     if saved.state is not PodState.SYNC or saved.rejected or not saved.admission_decided or saved.shutdown is not None:
         return tracked
     grace = max(min(event.grace_seconds, effective_grace(tracked)), MIN_GRACE_SECONDS)
@@ -171,8 +172,13 @@ def over_attach_limit(tracked: TrackedPod, message: str, now: float) -> TrackedP
 def grace_left(tracked: TrackedPod, now: float) -> int:
     """Return the seconds left of the grace of a pod that ends, counted across restarts of podsync; 0 = the grace is
     over."""
-    spent = max(0.0, now - tracked.saved.terminating_since) if tracked.saved.terminating_since else 0.0
-    return max(0, tracked.saved.grace_seconds - int(spent))
+    return max(0, tracked.saved.grace_seconds - _spent_seconds(tracked, now))
+
+
+def _spent_seconds(tracked: TrackedPod, now: float) -> int:
+    """Return for how many whole seconds the pod has been ending."""
+    since = tracked.saved.terminating_since
+    return int(max(0.0, now - since)) if since else 0
 
 
 def shutdown_grace_left(stop: ShutdownStop, now: float) -> int:

@@ -5,22 +5,23 @@ volume that is to be unmounted.
 from collections.abc import Iterable
 
 from bus.messages.podsync import PodState, ShutdownGroup
+from services.podsync.core.pod.lifecycle import MIN_GRACE_SECONDS, grace_left
 from services.podsync.core.pod.published_items import mounted_volumes
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.shutdown.sequence import RunningPod
 from shared.model.shutdown_groups import Groups, index_of_group
 
 
-def remaining_pods(pods: Iterable[TrackedPod], groups: Groups, *, volumes_known: bool) -> list[RunningPod]:
+def remaining_pods(pods: Iterable[TrackedPod], groups: Groups, *, volumes_known: bool, now: float) -> list[RunningPod]:
     """Return the pods of which something is left. `volumes_known`: the list of mounted volumes is complete and fresh;
-    without it no pod with volumes has unmounted them."""
+    without it no pod with volumes has unmounted them; `now`: steady seconds."""
     return [
         RunningPod(
             uid=tracked.uid,
             description=tracked.description,
             priority=_priority(tracked),
             grace_seconds=int(tracked.spec.get("terminationGracePeriodSeconds") or 0),
-            stops=_stops(tracked, groups),
+            stops=_stops(tracked, groups, now),
         )
         for tracked in pods
         if _is_left(tracked, volumes_known=volumes_known)
@@ -54,10 +55,11 @@ def _has_stopped(tracked: TrackedPod) -> bool:
     return tracked.saved.shutdown is not None and tracked.saved.shutdown.stopped
 
 
-def _stops(tracked: TrackedPod, groups: Groups) -> bool:
-    """Return whether the pod stops for the shutdown, or ends anyway, in no more time than its group has."""
+def _stops(tracked: TrackedPod, groups: Groups, now: float) -> bool:
+    """Return whether the pod stops for the shutdown, or ends anyway, in no more time from now on than its group has."""
     if tracked.saved.state is PodState.TERMINATING:
-        return tracked.saved.grace_seconds <= max(1, int(groups[index_of_group(_priority(tracked), groups)].seconds))
+        seconds = int(groups[index_of_group(_priority(tracked), groups)].seconds)
+        return grace_left(tracked, now) <= max(MIN_GRACE_SECONDS, seconds)
     return tracked.saved.shutdown is not None or tracked.saved.state is not PodState.SYNC
 
 

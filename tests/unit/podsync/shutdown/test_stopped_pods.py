@@ -9,8 +9,10 @@ import pytest
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.podsync.core.pod.events import NodeShutdownChanged, PodEvicted, PodStopped, VolumesChanged
+from services.podsync.core.pod.instructions import KillPod
 from services.podsync.core.pod.published_items import mounted_volumes
 from services.podsync.core.shutdown.remaining import count_by_group, remaining_pods
+from services.podsync.core.shutdown.sequence import RunningPod
 from shared.model.conditions import SHUTDOWN_MESSAGE
 from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState, SandboxState
@@ -18,6 +20,7 @@ from shared.model.shutdown_groups import Group
 from tests.unit.podsync.play import Play, a_container, a_pod, every_step
 
 GROUPS = (Group(priority=0, seconds=20.0), Group(priority=100, seconds=10.0))
+STEP = {"exec": {"command": ["true"]}}
 RULES = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [137]}}]
 
 
@@ -64,7 +67,10 @@ class PlayOfShutdowns(Play):
 
     def left(self) -> list[str]:
         """The pods of which something is left."""
-        return [pod.uid for pod in remaining_pods(self.core.tracked.values(), GROUPS, volumes_known=True)]
+        return [pod.uid for pod in self.remaining()]
+
+    def remaining(self) -> list[RunningPod]:
+        return remaining_pods(self.core.tracked.values(), GROUPS, volumes_known=True, now=self.wall)
 
 
 @pytest.mark.parametrize("code", [0, 137, 143])
@@ -220,6 +226,25 @@ def test_a_pod_that_is_being_deleted_gets_no_more_than_the_time_of_its_group() -
     assert play.stops == [20]
 
 
+@pytest.mark.parametrize(("elapsed", "given"), [(0, [(20, True)]), (100, [(20, True)]), (579, [(20, True)]), (590, [])])
+def test_its_time_counts_from_the_shutdown_and_not_from_its_deletion(
+    elapsed: float, given: list[tuple[int, bool]]
+) -> None:
+    play = PlayOfShutdowns(source="api", hang={"KillPod"}, deaf=True)
+    pod = a_pod(terminationGracePeriodSeconds=600, containers=[a_container("c", lifecycle={"preStop": STEP})])
+    play.want(pod)
+    deleted = {"deletionTimestamp": "2030-01-01T00:00:00Z", "deletionGracePeriodSeconds": 600}
+    play.want(pod | {"metadata": pod["metadata"] | deleted})
+    play.later(elapsed)
+    assert [left.stops for left in play.remaining()] == [not given]
+    play.shut_down()
+    kills = [call for call in play.calls if isinstance(call, KillPod)][1:2]
+    assert [(stop.grace_seconds, stop.pre_stop) for kill in kills for stop in kill.containers] == given
+    for _ in range(3):
+        assert [left.stops for left in play.remaining()] == [True]
+        play.wall += 0.7
+
+
 def test_an_image_pull_does_not_delay_the_stop() -> None:
     play = PlayOfShutdowns(source="api", images=set(), hang={"PullImage"})
     play.want(a_pod())
@@ -291,7 +316,7 @@ def test_the_groups_count_the_pods_of_which_something_is_left() -> None:
     play = PlayOfShutdowns(source="api", deaf=True)
     for number, priority in enumerate((None, 5, 100)):
         play.want(a_pod(f"u{number}", f"web{number}", **({} if priority is None else {"priority": priority})))
-    found = count_by_group(GROUPS, remaining_pods(play.core.tracked.values(), GROUPS, volumes_known=True))
+    found = count_by_group(GROUPS, play.remaining())
     assert [(group.priority, group.seconds, group.pods) for group in found] == [(0, 20.0, 2), (100, 10.0, 1)]
 
 
