@@ -29,6 +29,7 @@ class ShutdownLock:
         self._clock, self._is_written = context.clock, is_written
         self._pods_seconds = total_seconds(groups)
         self._began: float | None = None  # CLOCK_MONOTONIC seconds; None = no shutdown is in progress
+        self._over_since: float | None = None  # when podsync was found to say that all pods have stopped
         self._written_since: float | None = None  # when `is_written` was found to hold, without a break until now
         self._changed = asyncio.Event()
         self._shutdown = context.bus.follow(NODE_SHUTDOWN, lambda _: self._changed.set())
@@ -60,10 +61,14 @@ class ShutdownLock:
     def _look(self) -> float | None:
         """Release the lock where that is due. Return after how many seconds to look again, None = at a change."""
         if self._began is None or not self._watch.has_lock:
-            self._written_since = None
+            self._over_since = self._written_since = None
             return None
         now, shown = self._clock.monotonic(), self._shutdown.state.get(_NODE)
         is_over = shown is not None and shown.in_progress and shown.over
+        if not is_over:
+            self._over_since = None
+        elif self._over_since is None:
+            self._over_since = now
         if not (is_over and self._is_written()):
             self._written_since = None
         elif self._written_since is None:
@@ -72,7 +77,7 @@ class ShutdownLock:
             now=now,
             began=self._began,
             pods_seconds=self._pods_seconds,
-            is_over=is_over,
+            over_since=self._over_since,
             written_since=self._written_since,
         )
         if may_release(given):

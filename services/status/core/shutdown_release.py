@@ -14,18 +14,27 @@ class ReleaseInputs(Struct, frozen=True, kw_only=True):
     now: float
     began: float  # when the shutdown was found to be in progress
     pods_seconds: float  # that all groups of pods have together
-    is_over: bool  # podsync has published that the pods have stopped, or had their time
+    over_since: float | None  # when podsync was found to say that all pods have stopped; None = it does not
     written_since: float | None  # since when the API server has all; None = it has not
 
 
 def may_release(given: ReleaseInputs) -> bool:
     """Return whether the machine may go on: the API server has all, or the time for that is over."""
-    if given.now >= given.began + given.pods_seconds + MAX_STATUS_SECONDS:
+    if given.now >= _limit(given):
         return True
-    return given.is_over and given.written_since is not None and given.now - given.written_since >= SETTLE_SECONDS
+    if given.over_since is None or given.written_since is None:
+        return False
+    return given.now - given.written_since >= SETTLE_SECONDS
 
 
 def next_look(given: ReleaseInputs) -> float:
     """Return after how many seconds to look again, where nothing is released yet."""
-    left = given.began + given.pods_seconds + MAX_STATUS_SECONDS - given.now
-    return min(left, LOOK_SECONDS) if given.is_over else left
+    left = _limit(given) - given.now
+    return left if given.over_since is None else min(left, LOOK_SECONDS)
+
+
+def _limit(given: ReleaseInputs) -> float:
+    """Return until when to wait at most: some seconds from the moment on at which the pods had stopped, or at which
+    their time was over."""
+    pods_end = given.began + given.pods_seconds
+    return MAX_STATUS_SECONDS + (pods_end if given.over_since is None else min(pods_end, given.over_since))

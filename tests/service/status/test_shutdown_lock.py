@@ -77,6 +77,21 @@ async def test_it_waits_for_the_pods_and_then_for_their_statuses(tmp_path: Path)
         await stage.until(lambda: stage.logind.locks == 0)
 
 
+async def test_statuses_that_cannot_be_written_delay_the_shutdown_by_five_seconds(tmp_path: Path) -> None:
+    async with a_stage(tmp_path, (Group(priority=0, seconds=600.0),)) as stage:
+        stage.written = False  # the API server is away, or refuses one of them
+        await stage.logind.announce()
+        stage.shutdown.put("node", STOPPING)
+        stage.network.clock.advance(100.0)
+        await stage.stays_locked()
+        stage.shutdown.put("node", OVER)
+        await stage.stays_locked()
+        stage.network.clock.advance(4.0)
+        await stage.stays_locked()
+        stage.network.clock.advance(1.0)
+        await stage.until(lambda: stage.logind.locks == 0)
+
+
 async def test_it_waits_no_longer_than_the_pods_and_their_statuses_have_where_podsync_says_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
