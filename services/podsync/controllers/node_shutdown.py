@@ -70,6 +70,7 @@ class ShutdownSequence:
         self._stream = context.bus.own(NODE_SHUTDOWN)
         self._shutdown = read_shutdown(saved, now()) if groups else None
         self._signalled: bool | None = None  # whether the machine shuts down; None = not known yet
+        self._is_confirmed = False  # the core knows what was signalled
         self._signal = ""
         self._wake_at = 0.0
         self._look = asyncio.Event()
@@ -99,7 +100,8 @@ class ShutdownSequence:
         not finished in time."""
         shutdown = self._shutdown
         if self.is_followed:
-            self._handle(NodeShutdownChanged(in_progress=self.in_progress, cause="podsync started"))
+            doubtful = NodeShutdownChanged(in_progress=self.in_progress, is_confirmed=False, cause="podsync started")
+            self._handle(doubtful)
         if shutdown is not None and shutdown.unfinished and not self.in_progress:
             log.warning(
                 "in the shutdown of the machine at %s these pods had not stopped in time: %s (see shutdownGracePeriod)",
@@ -137,6 +139,9 @@ class ShutdownSequence:
             await self._begin()
         elif self._signalled is False and self.in_progress:
             await self._cancel()
+        elif self._signalled and not self._is_confirmed:
+            self._handle(NodeShutdownChanged(in_progress=True, cause="the machine still shuts down"))
+        self._is_confirmed = self._is_confirmed or self._signalled is not None
         if self.in_progress and self._shutdown is not None:
             await self._advance(self._shutdown)
         if self.is_over and not self._was_over:

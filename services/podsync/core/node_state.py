@@ -142,9 +142,10 @@ class NodeState:
             case PodEvicted():
                 return self._on_evicted(event, now)
             case NodeShutdownChanged(in_progress=in_progress):
-                self.admissions.shuts_down = in_progress
+                self.admissions.shuts_down, self.admissions.shutdown_confirmed = in_progress, event.is_confirmed
                 resumed = [] if in_progress else self._start_stopped()
-                return [*resumed, *self.admissions.decide_waiting(now)]
+                reopened = [] if in_progress else self.admissions.reopen_after_shutdown(now, self.skew)
+                return [*resumed, *reopened, *self.admissions.decide_waiting(now)]
             case PodStopped(uid=uid):
                 tracked = self.tracked.get(uid)
                 if tracked is None:

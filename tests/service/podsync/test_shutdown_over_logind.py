@@ -10,7 +10,7 @@ from shared.logind import max_delay
 from tests.fakes.logind import FakeLogind, a_logind
 from tests.service.podsync.stage import cleared
 from tests.service.podsync.test_node_shutdown import ShuttingStage
-from tests.service.podsync.test_podsync_service import running
+from tests.service.podsync.test_podsync_service import a_pod, running
 
 
 @asynccontextmanager
@@ -76,6 +76,18 @@ async def test_a_cancelled_shutdown_is_noticed_after_a_restart_too(tmp_path: Pat
         stage.observed()
         await stage.until(lambda: running(stage, "low") and logind.locks == 1)
         assert not stage.shown().in_progress
+
+
+@pytest.mark.parametrize("source", ["api", "file"])
+async def test_a_new_pod_is_admitted_after_a_soft_reboot(source: str, tmp_path: Path) -> None:
+    async with with_logind(tmp_path) as (stage, logind):
+        await logind.announce()
+        await stage.until(lambda: logind.locks == 0 and stage.shown().over)
+        await stage.kill()
+        await logind.announce(begins=False)  # userspace boots again, and the boot id stays
+        uid = stage.want(a_pod(), source)
+        await stage.start()
+        await stage.until(lambda: running(stage, uid))
 
 
 async def test_a_clock_that_is_set_changes_no_period(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from services.podsync.core.admission.placed import (
     running_cpus,
 )
 from services.podsync.core.admission.taken import Taken
-from services.podsync.core.admission.verdict import Verdict, admit
+from services.podsync.core.admission.verdict import NODE_SHUTDOWN, Verdict, admit
 from services.podsync.core.placement.device_policy import PluginDevices
 from services.podsync.core.placement.known_devices import KnownDevices
 from services.podsync.core.placement.pod_placement import (
@@ -75,6 +75,7 @@ class Admissions:
         self.plugin_wait_seconds = 300.0  # for which a new pod waits for device plugins that are not connected
         self.pressures: tuple[str, ...] = ()
         self.shuts_down = False  # the machine: no further pod is admitted
+        self.shutdown_confirmed = True  # False = it may be over: no pod is rejected for it yet
         self.supplemental_groups_policy = False
         self._pool: tuple[Mapping[str, PodPlacement], str] | None = None  # placements, and the shared CPUs beside them
         self.inherited = InheritedPlacements(pods, desired, self._active)
@@ -144,7 +145,7 @@ class Admissions:
             self._doubted = True
             self._pods.put(without_need(tracked))
             return []  # the verdict depends on pods of the checkpoint that the sources may not list any more
-        if verdict.reason and not self.node_known:
+        if verdict.reason and not (self.node_known and (self.shutdown_confirmed or verdict.reason != NODE_SHUTDOWN)):
             self._pods.put(without_need(tracked))
             return []
         asks_for_node = verdict.ask_for_node and not is_final
@@ -397,9 +398,24 @@ class Admissions:
             ):
                 if tracked.saved.placement.containers:
                     self.inherited.add(tracked.uid, tracked.saved.placement)
-                again = from_desired(tracked.uid, tracked.saved.source, tracked.saved.pod)
-                saved = replace(lifecycle.with_start(again.saved, now, skew), admission_decided=False)
-                self._pods.add(replace(again, saved=saved))
+                self._reopen(tracked, now, skew)
+
+    def reopen_after_shutdown(self, now: float, skew: float) -> list[str]:
+        """Have the static pods that were rejected because the machine shut down admitted or rejected again. Return
+        their UIDs."""
+        rejected = [
+            tracked
+            for tracked in self._pods.by_uid.values()
+            if tracked.saved.rejected == NODE_SHUTDOWN and tracked.is_static and not tracked.saved.deleted
+        ]
+        for tracked in rejected:
+            self._reopen(tracked, now, skew)
+        return [tracked.uid for tracked in rejected]
+
+    def _reopen(self, tracked: TrackedPod, now: float, skew: float) -> None:
+        again = from_desired(tracked.uid, tracked.saved.source, tracked.saved.pod)
+        saved = replace(lifecycle.with_start(again.saved, now, skew), admission_decided=False)
+        self._pods.add(replace(again, saved=saved, observed=tracked.observed, last_written=tracked.last_written))
 
     def preempt(self, tracked: TrackedPod, victims: tuple[str, ...], now: float, lacking: str) -> list[str]:
         """End these pods to make room for this one, which lacks the resource. Return their UIDs."""

@@ -137,6 +137,7 @@ class NodeShutdownChanged(Event, frozen=True, kw_only=True):
     """The machine shuts down, or its shutdown was cancelled (node.md 3)."""
 
     in_progress: bool
+    is_confirmed: bool = True  # False = an earlier process followed it, and logind has not said yet whether it goes on
 
 
 class PodStopped(Event, frozen=True, kw_only=True):

@@ -191,6 +191,28 @@ def test_a_static_pod_that_was_rejected_meanwhile_runs_after_the_boot() -> None:
     assert play.running("u1") == [("c", 0)]
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize("source", ["api", "file"])
+def test_no_pod_is_rejected_before_it_is_known_whether_the_shutdown_goes_on(source: str, *, goes_on: bool) -> None:
+    play = PlayOfShutdowns(source=source)
+    play.handle(NodeShutdownChanged(in_progress=True, is_confirmed=False))
+    play.want(a_pod())
+    assert (play.running("u1"), "u1" in play.statuses) == ([], False)
+    play.handle(NodeShutdownChanged(in_progress=goes_on))
+    play.run()
+    assert (play.running("u1"), play.phase()) == (([], "Failed") if goes_on else ([("c", 0)], "Running"))
+
+
+def test_a_static_pod_that_was_rejected_meanwhile_runs_after_a_cancellation() -> None:
+    play = PlayOfShutdowns(agent_start="a1")
+    play.handle(NodeShutdownChanged(in_progress=True))
+    play.want(a_pod())
+    assert play.statuses["u1"].status["reason"] == "NodeShutdown"
+    play.handle(NodeShutdownChanged(in_progress=False))
+    play.run()
+    assert (play.running("u1"), play.phase()) == ([("c", 0)], "Running")
+
+
 def test_a_cancelled_shutdown_lets_stopped_pods_start_again() -> None:
     play = PlayOfShutdowns(source="api")
     play.want(a_pod(restartPolicy="Never"))
