@@ -37,6 +37,7 @@ from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.controllers.published_resources import PublishedResources
 from services.podsync.controllers.pull_watch import PullWatch
 from services.podsync.core.machine import PodSync, Settings
+from services.podsync.core.shutdown.record import is_unfinished
 from shared.cri.interface import Runtime
 from shared.files.checkpoint import Checkpoint
 from shared.host import cgroup_layout
@@ -95,6 +96,7 @@ class PodSyncService:
             joins_cluster=config.joins_cluster,
             agent_start=generation,
             machine=(machine := boot_id() if groups else ""),
+            was_cut_off=steady.machine_started and is_unfinished(node.get(SHUTDOWN), steady.earlier_machine),
         )
         self.core = PodSync(settings, self.checkpoint.load_all())
         PublishedResources(bus, resources if placer is None else with_placement(resources, placer))

@@ -18,7 +18,7 @@ MAX_SKEW_SECONDS = 2.0  # between wall clock and steady clock; beyond that the w
 
 class SteadyClock:
     """Returns steady seconds. `boot`: the start number, larger than any before. `machine_started`: the machine booted
-    since the previous process. `skew`: seconds of the wall clock ahead of this clock, at the last `now`."""
+    since the previous process, which ran in the boot `earlier_machine`. `skew`: seconds of the wall clock ahead of this clock, at the last `now`."""
 
     def __init__(self, clock: Clock, checkpoint: Checkpoint, last: dict[str, Any]) -> None:
         """Continue the clock of the record `last` of the previous process, {} = none."""
@@ -26,6 +26,7 @@ class SteadyClock:
         base, machine = last.get("base"), boot_id()
         same = isinstance(base, float) and last.get("machine") == machine
         self.machine_started = bool(last) and not same
+        self.earlier_machine = str(last.get("machine") or "")  # identity, "" = not known
         self._base: float = base if same and isinstance(base, float) else clock.wall() - clock.monotonic()
         self._reported = self.skew = clock.wall() - clock.monotonic() - self._base
         count = last.get("count", 0)

@@ -63,6 +63,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     plugin_wait_seconds: float = 300.0  # for which a new pod waits for a device plugin that is not connected
     device_action: DeviceAction = DeviceAction.NONE  # on devices that become unhealthy, where a pod has none
     machine: str = ""  # identity of the boot of the machine, "" = its shutdown is not followed
+    was_cut_off: bool = False  # the machine has booted after a shutdown in which not every pod had its turn
     joins_cluster: bool = False  # the Node must be known before pods of the API server are admitted
 
 
@@ -129,6 +130,8 @@ class PodSync:
         out: list[Instruction] = []
         self.node_state.admissions.reopen_rejected(now, self.node_state.skew)
         self.node_state.start_those_of_other_boots()
+        if self.settings.was_cut_off:
+            self.node_state.start_those_cut_off()
         for uid in list(self.tracked):
             tracked = self.tracked[uid]  # read now: the decisions about earlier pods may have changed it
             # `not_after`, because the clock may have been set back since it was saved.

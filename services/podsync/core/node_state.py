@@ -197,6 +197,11 @@ class NodeState:
         """Let the pods start again that an earlier boot of the machine, or an earlier configuration, has stopped."""
         self._start_stopped(self.machine)
 
+    def start_those_cut_off(self) -> None:
+        """Let the pods start again that still ran when the machine went off in a shutdown."""
+        for tracked in list(self.pods.by_uid.values()):
+            self.pods.put(lifecycle.cut_off(tracked))
+
     def _start_stopped(self, but_of: str = "") -> list[str]:
         """Let the pods start again that were stopped for a shutdown, but those of the boot `but_of`. Return their
         UIDs."""

@@ -156,6 +156,38 @@ async def test_a_pod_that_does_not_stop_delays_the_others_by_the_time_of_its_gro
     assert named == "pods that had not stopped in time: low_default(low)"
 
 
+async def test_a_pod_whose_turn_had_not_come_when_the_machine_went_off_runs_again(tmp_path: Path) -> None:
+    async with shutting_stage(tmp_path) as stage:
+        for uid, priority in (("low", 0), ("high", 1000)):
+            pod = a_pod(uid, priority=priority, restartPolicy="Never")
+            pod["metadata"]["name"] = uid
+            stage.want(pod, "api")
+        await stage.until(lambda: running(stage, "low") and running(stage, "high"))
+        hung = stage.runtime.hang("StopContainer")
+        stage.signal()
+        await stage.until(hung.reached.is_set)
+        await boot_again(stage)  # logind did not wait for all groups
+        await stage.until(lambda: running(stage, "low") and running(stage, "high"))
+        counts = [stage.status(uid)["containerStatuses"][0]["restartCount"] for uid in ("low", "high")]
+        assert counts == [1, 1]
+        for container in stage.runtime.pods()["high"].containers:
+            if container.state is ContainerState.RUNNING:
+                stage.runtime.exit_container(container.id, 1)
+        await stage.kill()
+        with boot_of("another boot"):
+            await stage.start()
+        stage.observed()
+        await stage.until(lambda: stage.status("high")["phase"] == "Failed")
+
+
+async def test_after_a_power_cut_a_pod_ends_by_its_restart_policy(tmp_path: Path) -> None:
+    async with shutting_stage(tmp_path) as stage:
+        stage.want(a_pod("low", restartPolicy="Never"), "api")
+        await stage.until(lambda: running(stage, "low"))
+        await boot_again(stage)
+        await stage.until(lambda: stage.status("low")["phase"] == "Failed")
+
+
 async def test_a_cancelled_shutdown_lets_the_pods_run_again(tmp_path: Path) -> None:
     async with shutting_stage(tmp_path) as stage:
         await stage.pods_that_run(low=0, high=1000)

@@ -7,7 +7,7 @@ from typing import Any
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.events import PodEvicted, PodStopped
 from services.podsync.core.pod.progress import PodSetup
-from services.podsync.core.pod.saved import Saved, ShutdownStop, with_containers
+from services.podsync.core.pod.saved import Saved, ShutdownStop, with_container, with_containers
 from services.podsync.core.pod.tracked_pod import TERMINAL_PHASES, TrackedPod
 from shared.model.frozen_copy import replace
 from shared.time.timestamps import parse_rfc3339, rfc3339
@@ -106,6 +106,24 @@ def with_shutdown(tracked: TrackedPod, event: PodStopped, boot: str, now: float)
     stop = ShutdownStop(boot=boot, since=now, grace_seconds=grace)
     retry = replace(tracked.retry, at=0.0, failures={})
     return replace(tracked, saved=replace(saved, shutdown=stop), retry=retry)
+
+
+def cut_off(tracked: TrackedPod) -> TrackedPod:
+    """Return a pod after a boot, whose turn had not come when the machine went off in a shutdown: the containers that
+    ran, by its status, start again, as those of the pods that were stopped do."""
+    saved = tracked.saved
+    if saved.state is not PodState.SYNC or not saved.admission_decided or saved.shutdown or has_ended(tracked):
+        return tracked
+    names = {str(spec["name"]) for spec in (*tracked.init_containers, *tracked.containers)}
+    for shown in (
+        *(tracked.status.get("initContainerStatuses") or ()),
+        *(tracked.status.get("containerStatuses") or ()),
+    ):
+        name, instance = str(shown.get("name")), str(shown.get("containerID") or "").rpartition("://")[2]
+        if name in names and instance and "running" in (shown.get("state") or {}):
+            container = replace(saved.container(name), hook_owed="", hook_failed="", device_failed="")
+            saved = with_container(saved, name, replace(container, replacing=instance, held_back=""))
+    return tracked if saved is tracked.saved else replace(tracked, saved=saved)
 
 
 def late_in_shutdown(tracked: TrackedPod) -> TrackedPod:

@@ -44,6 +44,12 @@ def read_shutdown(record: Any, now: float) -> Shutdown | None:
     return replace(shutdown, group_began=min(shutdown.group_began, now))
 
 
+def is_unfinished(record: Any, boot: str) -> bool:
+    """Return whether this boot of the machine ended in a shutdown before every pod had had its turn."""
+    shutdown = read_shutdown(record, 0.0)
+    return shutdown is not None and shutdown.boot == boot and not shutdown.is_over
+
+
 def state_file(shutdown: Shutdown) -> bytes:
     """Return the content of the file that shows when the shutdown began and ended."""
     moments = {"startTime": shutdown.began, "endTime": shutdown.ended}
