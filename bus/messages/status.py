@@ -18,6 +18,13 @@ class VolumesReported(Struct, frozen=True, kw_only=True):
     resource_version: str  # of that Node
 
 
+class ShutdownReported(Struct, frozen=True, kw_only=True):
+    """Stream `shutdown.reported`, key `node`: the API server, where there is one, has the Node and the statuses of the
+    pods as they are after a `node.shutdown` that is over."""
+
+    began: str  # of that `NodeShutdown`
+
+
 class RequestToken(Struct, frozen=True, kw_only=True):
     """Request to status: a TokenRequest for a service account (volumes.md 10.1)."""
 

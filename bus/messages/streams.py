@@ -22,7 +22,7 @@ from bus.messages.podsync import (
 from bus.messages.resource_claims import PodClaims
 from bus.messages.services import SERVICES as SERVICES
 from bus.messages.sources import ApiPodStatus, ChangedObject, DesiredPod, MirrorPod, NodeObject
-from bus.messages.status import VolumesReported
+from bus.messages.status import ShutdownReported, VolumesReported
 from bus.messages.usage import NodeUsage
 from bus.messages.volume import MountedVolumes, RegisteredPlugin, VolumesInUse
 from shared.model.runtime import RuntimePod
@@ -173,6 +173,14 @@ VOLUMES_REPORTED = Stream(
     VolumesReported,
     key=_NODE,
     content="the volumesInUse that the Node has",
+    recovery="the API server",
+)
+SHUTDOWN_REPORTED = Stream(
+    "shutdown.reported",
+    "status",
+    ShutdownReported,
+    key=_NODE,
+    content="which shutdown of the machine is over, with Node and pods' statuses written to the API server",
     recovery="the API server",
 )
 PLUGINS_REGISTERED = Stream(

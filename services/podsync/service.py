@@ -152,6 +152,7 @@ class PodSyncService:
             events=events,
             saved=node.get(SHUTDOWN),
             save=partial(self.loop.workers.save_now, self.node_checkpoint, SHUTDOWN),
+            published=self.loop.workers.until_done,
         )
         self.logind = ShutdownWatch(
             "Kubelet needs time to handle node shutdown",

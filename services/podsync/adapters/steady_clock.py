@@ -18,7 +18,8 @@ MAX_SKEW_SECONDS = 2.0  # between wall clock and steady clock; beyond that the w
 
 class SteadyClock:
     """Returns steady seconds. `boot`: the start number, larger than any before. `machine_started`: the machine booted
-    since the previous process, which ran in the boot `earlier_machine`. `skew`: seconds of the wall clock ahead of this clock, at the last `now`."""
+    since the previous process, which ran in the boot `earlier_machine`. `skew`: seconds of the wall clock ahead of this
+    clock, at the last `now`."""
 
     def __init__(self, clock: Clock, checkpoint: Checkpoint, last: dict[str, Any]) -> None:
         """Continue the clock of the record `last` of the previous process, {} = none."""

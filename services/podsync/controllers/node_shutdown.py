@@ -14,7 +14,7 @@ from typing import Any
 
 from bus.messages.event import KubeEvent
 from bus.messages.podsync import NodeShutdown
-from bus.messages.streams import NODE_SHUTDOWN
+from bus.messages.streams import NODE_SHUTDOWN, SHUTDOWN_REPORTED
 from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.podsync.core.machine import PodSync
@@ -31,7 +31,7 @@ from services.podsync.core.shutdown.remaining import count_by_group, remaining_p
 from services.podsync.core.shutdown.sequence import RunningPod, Shutdown, advance
 from shared.files.atomic import write_atomically
 from shared.metrics.family import gauge
-from shared.model.shutdown_groups import Groups
+from shared.model.shutdown_groups import MAX_STATUS_SECONDS, Groups
 from shared.process.crash import crash_point
 from shared.time.timestamps import rfc3339
 
@@ -49,7 +49,8 @@ _NODE = "node"
 class ShutdownSequence:
     """Owns `node.shutdown`. `groups`: () = pods get no time, and nothing is done; `machine`: identity of the present
     boot; `now` returns steady seconds; `handle` takes events for the core; `saved` is the record of an earlier process,
-    `save` saves it and returns why that failed, "" = it is saved."""
+    `save` saves it and returns why that failed, "" = it is saved; `published` waits until the statuses
+    that the core has decided are published."""
 
     def __init__(
         self,
@@ -63,9 +64,11 @@ class ShutdownSequence:
         events: EventRecorder,
         saved: Any,
         save: Callable[[dict[str, Any]], Awaitable[str]],
+        published: Callable[[], Awaitable[None]],
     ) -> None:
         self._clock, self._core, self._groups, self._machine = context.clock, core, groups, machine
         self._now, self._handle, self._events, self._save = now, handle, events, save
+        self._published = published
         self._node_name, self._root = context.config.node_name, Path(context.config.root_dir)
         self._stream = context.bus.own(NODE_SHUTDOWN)
         self._shutdown = read_shutdown(saved, now()) if groups else None
@@ -76,7 +79,9 @@ class ShutdownSequence:
         self._look = asyncio.Event()
         self.on_over: Callable[[], None] = lambda: None  # called once in each shutdown, when the machine may go on
         self._was_over = False  # `on_over` was called for this shutdown
+        self._over_since: float | None = None  # steady seconds since when this process waits for the report of status
         if groups:
+            self._reported = context.bus.follow(SHUTDOWN_REPORTED, lambda _: self._look.set())
             self._began, self._ended = context.metrics.gauge(START_TIME), context.metrics.gauge(END_TIME)
             self._count(*self._read_state_file())
 
@@ -115,6 +120,8 @@ class ShutdownSequence:
     def signalled(self, signal: str, in_progress: bool) -> None:
         """Take in whether the machine shuts down, as `signal` says. The same again changes nothing."""
         self._signalled, self._signal = in_progress, signal
+        if not in_progress:
+            self._was_over, self._over_since = False, None
         self._look.set()
 
     def pods_changed(self) -> None:
@@ -144,9 +151,20 @@ class ShutdownSequence:
         self._is_confirmed = self._is_confirmed or self._signalled is not None
         if self.in_progress and self._shutdown is not None:
             await self._advance(self._shutdown)
-        if self.is_over and not self._was_over:
+        if self.is_over and self._signalled and not self._was_over:
+            self._end_delay()
+
+    def _end_delay(self) -> None:
+        """Let the machine go on once status has reported that the API server has all. Where status says nothing, as
+        after its end in the shutdown, wait some seconds for the process that follows it."""
+        now, shown = self._now(), self._reported.state.get(_NODE)
+        self._over_since = now if self._over_since is None else self._over_since
+        is_reported = shown is not None and self._shutdown is not None and shown.began == rfc3339(self._shutdown.began)
+        if is_reported or now >= self._over_since + MAX_STATUS_SECONDS:
             self._was_over = True
             self.on_over()
+        else:
+            self._wake_at = self._over_since + MAX_STATUS_SECONDS
 
     async def _begin(self) -> None:
         shutdown = Shutdown(boot=self._machine, signal=self._signal, began=self._clock.wall())
@@ -158,13 +176,17 @@ class ShutdownSequence:
     async def _cancel(self) -> None:
         log.warning("the shutdown of the machine was cancelled: the pods start again")
         await self._keep(None)
-        self._wake_at, self._was_over = 0.0, False
+        self._wake_at = 0.0
         self._record("Shutdown manager detected shutdown cancellation")
         self._handle(NodeShutdownChanged(in_progress=False, cause="the shutdown was cancelled"))
 
     async def _advance(self, shutdown: Shutdown) -> None:
         progress = advance(shutdown, self._groups, self._remaining(), now=self._now(), wall=self._clock.wall())
         self._wake_at = progress.wake_at
+        if progress.shutdown.is_over and not shutdown.is_over:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(MAX_STATUS_SECONDS):
+                    await self._published()
         if progress.shutdown != shutdown:
             await self._keep(progress.shutdown)
             for uid in progress.late:

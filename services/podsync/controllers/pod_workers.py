@@ -157,6 +157,12 @@ class PodWorkers:
         for worker in busy:
             worker.queue.waiting.append(pass_worker)
 
+    async def until_done(self) -> None:
+        """Wait until everything added so far is published."""
+        reached = asyncio.Event()
+        self.when_done(reached.set)
+        await reached.wait()
+
     def save_soon(self, checkpoint: Checkpoint, key: str, data: dict[str, Any]) -> None:
         """Save a record that is not a pod's, beside all workers."""
         self._spawn(self._save(checkpoint, asyncio.to_thread(checkpoint.save, key, data), key), f"save {key}")

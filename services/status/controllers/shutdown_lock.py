@@ -1,5 +1,6 @@
 """Delays a shutdown of the machine until the API server has what it has changed: the Node, which is not Ready, and the
-statuses of the pods that have stopped. podsync, which stops them, delays it as well: so one of both may be killed.
+statuses of the pods that have stopped. podsync, which stops them, delays it as well, and waits for the report of this:
+so one of both may be killed.
 """
 
 import asyncio
@@ -7,9 +8,10 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from bus.messages.streams import NODE_SHUTDOWN
+from bus.messages.status import ShutdownReported
+from bus.messages.streams import NODE_SHUTDOWN, SHUTDOWN_REPORTED
 from services.frame.launch import Context
-from services.status.core.shutdown_release import ReleaseInputs, may_release, next_look
+from services.status.core.shutdown_release import ReleaseInputs, is_reported, may_release, next_look
 from shared.logind.shutdown_watch import ShutdownWatch
 from shared.model.shutdown_groups import Groups, total_seconds
 
@@ -32,6 +34,8 @@ class ShutdownLock:
         self._over_since: float | None = None  # when podsync was found to say that all pods have stopped
         self._written_since: float | None = None  # when `is_written` was found to hold, without a break until now
         self._changed = asyncio.Event()
+        self._reported = context.bus.own(SHUTDOWN_REPORTED)
+        self._reported.mark_complete()
         self._shutdown = context.bus.follow(NODE_SHUTDOWN, lambda _: self._changed.set())
         self._watch = ShutdownWatch(
             _WHY,
@@ -59,8 +63,9 @@ class ShutdownLock:
         self._changed.set()
 
     def _look(self) -> float | None:
-        """Release the lock where that is due. Return after how many seconds to look again, None = at a change."""
-        if self._began is None or not self._watch.has_lock:
+        """Report that all is written, and release the lock, where that is due. Return after how many seconds to look
+        again, None = at a change."""
+        if self._began is None:
             self._over_since = self._written_since = None
             return None
         now, shown = self._clock.monotonic(), self._shutdown.state.get(_NODE)
@@ -80,8 +85,11 @@ class ShutdownLock:
             over_since=self._over_since,
             written_since=self._written_since,
         )
+        if shown is not None and is_reported(given):
+            self._reported.put(_NODE, ShutdownReported(began=shown.began), "all is written")
         if may_release(given):
-            log.info("the machine may shut down: %s", "all is written" if self._written_since else "the time is over")
-            self._watch.release()
+            if self._watch.has_lock:
+                log.info("the machine may shut down: %s", "all is written" if is_reported(given) else "time is over")
+                self._watch.release()
             return None
         return next_look(given)

@@ -20,8 +20,11 @@ class ReleaseInputs(Struct, frozen=True, kw_only=True):
 
 def may_release(given: ReleaseInputs) -> bool:
     """Return whether the machine may go on: the API server has all, or the time for that is over."""
-    if given.now >= _limit(given):
-        return True
+    return is_reported(given) or given.now >= _limit(given)
+
+
+def is_reported(given: ReleaseInputs) -> bool:
+    """Return whether the API server has what the shutdown has changed."""
     if given.over_since is None or given.written_since is None:
         return False
     return given.now - given.written_since >= SETTLE_SECONDS

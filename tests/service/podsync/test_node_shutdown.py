@@ -1,6 +1,7 @@
 """podsync while the machine shuts down: pods stop group by group, a restart goes on, and they run again after the boot
 (node.md 3)."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import NodeShutdown
-from bus.messages.streams import NODE_SHUTDOWN
+from bus.messages.status import ShutdownReported
+from bus.messages.streams import NODE_SHUTDOWN, SHUTDOWN_REPORTED
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.podsync import service as podsync_service
 from services.podsync.adapters import steady_clock
 from services.podsync.controllers import node_shutdown, pod_workers
+from shared.files.checkpoint import RecordLocation
 from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState
 from shared.story.files import read_shutdown
@@ -33,7 +36,10 @@ class ShuttingStage(Stage):
     def __init__(self, directory: Path, periods: Mapping[int, int] = PERIODS, **config: Any) -> None:
         super().__init__(directory, FakeRuntime(images=["busybox:1"]), **config)
         self.configure(periods)
-        self.shutdown = self.buses["server"].follow(NODE_SHUTDOWN)
+        self.buses["status"] = self.network.bus("status")
+        self.reported = self.buses["status"].own(SHUTDOWN_REPORTED)
+        self.status_reports = True  # that all is written, once a shutdown is over
+        self.shutdown = self.buses["server"].follow(NODE_SHUTDOWN, lambda _: self.report())
 
     def configure(self, periods: Mapping[int, int]) -> None:
         """Set the periods, as of the next start of podsync."""
@@ -52,6 +58,11 @@ class ShuttingStage(Stage):
         assert self.service is not None
         self.service.shutdown.signalled(SIGNAL, in_progress)
 
+    def report(self) -> None:
+        """status says that all is written, where that is so."""
+        if self.status_reports and self.shown().over:
+            self.reported.put("node", ShutdownReported(began=self.shown().began))
+
     def shown(self) -> NodeShutdown:
         return self.shutdown.state.get("node", NodeShutdown(in_progress=False))
 
@@ -69,6 +80,9 @@ class ShuttingStage(Stage):
         """pleg lists every pod."""
         for uid, pod in self.runtime.pods().items():
             self.seen.put(uid, pod)
+
+    def restarts(self, uid: str) -> int:
+        return int(self.status(uid)["containerStatuses"][0]["restartCount"])
 
     def shutdown_events(self) -> list[str]:
         return [event.message for event in self.events.state.values() if event.reason == "Shutdown"]
@@ -156,6 +170,31 @@ async def test_a_pod_that_does_not_stop_delays_the_others_by_the_time_of_its_gro
     assert named == "pods that had not stopped in time: low_default(low)"
 
 
+async def test_it_is_over_once_the_statuses_of_the_pods_are_saved_and_published(tmp_path: Path) -> None:
+    async with shutting_stage(tmp_path) as stage:
+        await stage.pods_that_run(low=0)
+        assert stage.service is not None
+        saver, held = stage.service.loop.workers._saver, asyncio.Event()
+        save, reached = saver.save, asyncio.Event()
+
+        async def save_later(key: str, data: dict[str, Any]) -> RecordLocation:
+            reached.set()
+            await held.wait()  # the disk is busy
+            return await save(key, data)
+
+        hung = stage.runtime.hang("StopContainer")
+        stage.signal()
+        await stage.until(hung.reached.is_set)
+        saver.save = save_later  # type: ignore[method-assign]
+        hung.release.set()
+        await stage.until(reached.is_set)
+        await stage.network.settle()
+        assert not stage.shown().over
+        held.set()
+        await stage.until(lambda: stage.shown().over)
+        assert "running" not in stage.status("low")["containerStatuses"][0]["state"]
+
+
 async def test_a_pod_whose_turn_had_not_come_when_the_machine_went_off_runs_again(tmp_path: Path) -> None:
     async with shutting_stage(tmp_path) as stage:
         for uid, priority in (("low", 0), ("high", 1000)):
@@ -167,9 +206,7 @@ async def test_a_pod_whose_turn_had_not_come_when_the_machine_went_off_runs_agai
         stage.signal()
         await stage.until(hung.reached.is_set)
         await boot_again(stage)  # logind did not wait for all groups
-        await stage.until(lambda: running(stage, "low") and running(stage, "high"))
-        counts = [stage.status(uid)["containerStatuses"][0]["restartCount"] for uid in ("low", "high")]
-        assert counts == [1, 1]
+        await stage.until(lambda: all(stage.restarts(uid) == 1 and running(stage, uid) for uid in ("low", "high")))
         for container in stage.runtime.pods()["high"].containers:
             if container.state is ContainerState.RUNNING:
                 stage.runtime.exit_container(container.id, 1)
@@ -292,7 +329,7 @@ async def test_a_kill_at_this_point_ends_as_without_it(point: str, tmp_path: Pat
         assert (stage.runs(), stage.shown().unfinished) == ([], ())
         await boot_again(stage)
         await stage.until(lambda: all(running(stage, uid) for uid in ("low", "middle", "high")))
-        assert {stage.status(uid)["containerStatuses"][0]["restartCount"] for uid in ("low", "middle", "high")} == {1}
+        assert {stage.restarts(uid) for uid in ("low", "middle", "high")} == {1}
 
 
 @pytest.mark.parametrize("step", ["saved", "published"])

@@ -1,11 +1,14 @@
 """podsync follows logind on a real D-Bus: it delays a shutdown until its pods have stopped (node.md 3)."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bus.messages.status import ShutdownReported
 from shared.logind import max_delay
 from tests.fakes.logind import FakeLogind, a_logind
 from tests.service.podsync.stage import cleared
@@ -37,6 +40,84 @@ async def test_the_machine_goes_on_when_the_pods_have_stopped(tmp_path: Path) ->
         hung.release.set()
         await stage.until(lambda: logind.locks == 0)
         assert (stage.stopped(), stage.runs(), stage.shown().over) == (["low", "high"], [], True)
+
+
+async def test_where_status_says_nothing_the_machine_goes_on_after_five_seconds(tmp_path: Path) -> None:
+    async with with_logind(tmp_path) as (stage, logind):
+        stage.status_reports = False  # it was killed in the shutdown, and has no lock any more
+        await logind.announce()
+        await stage.until(lambda: stage.shown().over)
+        stage.network.clock.advance(4.9)
+        stage.signal()  # so that it decides again
+        await stage.network.settle()
+        await asyncio.sleep(0.05)
+        assert logind.locks == 1
+        stage.network.clock.advance(0.1)
+        stage.signal()
+        await stage.until(lambda: logind.locks == 0)
+
+
+async def test_when_status_has_written_all_the_machine_goes_on(tmp_path: Path) -> None:
+    async with with_logind(tmp_path) as (stage, logind):
+        stage.status_reports = False
+        await logind.announce()
+        await stage.until(lambda: stage.shown().over)
+        stage.reported.put("node", ShutdownReported(began="2020-01-01T00:00:00Z"))  # of an earlier shutdown
+        await stage.network.settle()
+        await asyncio.sleep(0.05)
+        assert logind.locks == 1
+        stage.status_reports = True
+        stage.report()
+        await stage.until(lambda: logind.locks == 0)
+
+
+async def test_a_cancellation_while_the_end_is_saved_costs_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with with_logind(tmp_path) as (stage, logind):
+        assert stage.service is not None
+        sequence, held, reached = stage.service.shutdown, asyncio.Event(), asyncio.Event()
+        save = sequence._save
+
+        async def save_later(record: dict[str, Any]) -> str:
+            if record.get("ended"):
+                reached.set()
+                await held.wait()  # the disk is busy
+            return await save(record)
+
+        monkeypatch.setattr(sequence, "_save", save_later)
+        await logind.announce()
+        await stage.until(reached.is_set)
+        await logind.announce(begins=False)
+        await stage.until(lambda: sequence._signalled is False)
+        held.set()
+        await stage.until(lambda: not stage.shown().in_progress)
+        await asyncio.sleep(0.05)
+        assert logind.locks == 1
+
+
+async def test_a_shutdown_that_begins_right_after_a_cancelled_one_goes_on(tmp_path: Path) -> None:
+    async with with_logind(tmp_path) as (stage, logind):
+        await logind.announce()
+        await stage.until(lambda: logind.locks == 0)
+        assert stage.service is not None
+        sequence = stage.service.shutdown
+        turn, held, reached = sequence._turn, asyncio.Event(), asyncio.Event()
+
+        async def turn_later() -> None:
+            reached.set()
+            await held.wait()
+            await turn()
+
+        sequence._turn = turn_later  # type: ignore[method-assign]
+        stage.signal()
+        await stage.until(reached.is_set)
+        await logind.announce(begins=False)
+        await stage.until(lambda: logind.locks == 1)
+        await logind.announce()
+        await stage.until(lambda: sequence._signalled)
+        held.set()
+        await stage.until(lambda: logind.locks == 0)
 
 
 async def test_a_restarted_podsync_goes_on_without_a_lock(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bus.messages.podsync import NodeShutdown
-from bus.messages.streams import NODE_SHUTDOWN
+from bus.messages.status import ShutdownReported
+from bus.messages.streams import NODE_SHUTDOWN, SHUTDOWN_REPORTED
 from services.frame.launch import Context
 from services.status.controllers.shutdown_lock import ShutdownLock
 from services.status.core import shutdown_release
@@ -20,7 +21,7 @@ from tests.service.running_service import running_service
 from tests.support.waits.deadline import WAIT_SECONDS
 
 MINUTE = (Group(priority=0, seconds=60.0),)
-STOPPING, OVER = NodeShutdown(in_progress=True), NodeShutdown(in_progress=True, over=True)
+STOPPING, OVER = NodeShutdown(in_progress=True), NodeShutdown(in_progress=True, over=True, began="2030-01-01T00:00:00Z")
 
 
 class Stage:
@@ -30,6 +31,7 @@ class Stage:
         self.logind, self.network, self.written = logind, MemoryNetwork(), True
         self.podsync = self.network.bus("podsync")
         self.shutdown = self.podsync.own(NODE_SHUTDOWN)
+        self.reported = self.podsync.follow(SHUTDOWN_REPORTED)
         self.bus = self.network.bus("status")
         config = EffectiveConfig(
             node_name="n1", root_dir=str(directory), run_dir=str(directory), log_dir="", cert_dir=""
@@ -52,12 +54,12 @@ class Stage:
 
 
 @asynccontextmanager
-async def a_stage(directory: Path, groups: Groups = MINUTE) -> AsyncIterator[Stage]:
-    async with a_logind() as logind:
+async def a_stage(directory: Path, groups: Groups = MINUTE, *, shuts_down: bool = False) -> AsyncIterator[Stage]:
+    async with a_logind(shuts_down=shuts_down) as logind:
         stage = Stage(directory, logind, groups)
         await stage.podsync.start()
         async with running_service(stage.network, stage.bus, stage.lock):
-            await stage.until(lambda: logind.locks == 1)
+            await stage.until(lambda: shuts_down or logind.locks == 1)
             yield stage
         await stage.podsync.stop()
 
@@ -75,6 +77,17 @@ async def test_it_waits_for_the_pods_and_then_for_their_statuses(tmp_path: Path)
         await stage.stays_locked()
         stage.network.clock.advance(shutdown_release.SETTLE_SECONDS)
         await stage.until(lambda: stage.logind.locks == 0)
+        await stage.until(lambda: stage.reported.state.get("node") == ShutdownReported(began=OVER.began))
+
+
+async def test_started_in_the_shutdown_it_reports_what_is_written_without_a_lock(tmp_path: Path) -> None:
+    async with a_stage(tmp_path, shuts_down=True) as stage:
+        stage.shutdown.put("node", OVER)
+        await stage.until(lambda: stage.lock._written_since is not None)
+        assert stage.reported.state == {}
+        stage.network.clock.advance(shutdown_release.SETTLE_SECONDS)
+        await stage.until(lambda: stage.reported.state.get("node") == ShutdownReported(began=OVER.began))
+        assert stage.logind.locks == 0
 
 
 async def test_statuses_that_cannot_be_written_delay_the_shutdown_by_five_seconds(tmp_path: Path) -> None:
@@ -90,6 +103,7 @@ async def test_statuses_that_cannot_be_written_delay_the_shutdown_by_five_second
         await stage.stays_locked()
         stage.network.clock.advance(1.0)
         await stage.until(lambda: stage.logind.locks == 0)
+        assert stage.reported.state == {}
 
 
 async def test_it_waits_no_longer_than_the_pods_and_their_statuses_have_where_podsync_says_nothing(
