@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from dbus_fast import BusType, DBusFastError, Message, MessageType
+from dbus_fast import BusType, DBusFastError, Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
 MAX_CONNECT_SECONDS = 10.0
@@ -54,24 +54,29 @@ class LogindConnection:
             raise LogindError(f"cannot reach logind over D-Bus: {why} (is dbus running?)") from error
         return cls(bus)
 
-    async def watch_shutdown(self, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever logind says that a shutdown begins or was cancelled."""
+    async def watch_shutdown(self, changed: Callable[[bool], None]) -> None:
+        """Call `changed` whenever logind says that a shutdown begins (True) or was cancelled (False). A signal of
+        another sender, which anybody on the bus may be, only has the caller look, as False does."""
+        owner = ""
 
         def receive(message: Message) -> None:
             if message.message_type is MessageType.SIGNAL and message.member == SHUTDOWN_SIGNAL:
-                changed()
+                changed(message.sender == owner and message.body[:1] == [True])
 
         self._bus.add_message_handler(receive)
         rule = f"type='signal',interface='{_LOGIND_MANAGER}',member='{SHUTDOWN_SIGNAL}',path='{_LOGIND_PATH}'"
         await self._send(Message(_BUS, _BUS_PATH, _BUS, "AddMatch", signature="s", body=[rule]))
+        with suppress(LogindError):  # it is not started yet
+            answer = await self._send(Message(_BUS, _BUS_PATH, _BUS, "GetNameOwner", signature="s", body=[_LOGIND]))
+            owner = str(answer.body[0]) if answer.body else ""
 
     async def shuts_down(self) -> bool:
         """Return whether a shutdown is in progress."""
-        return bool(await self._property("PreparingForShutdown"))
+        return bool(await self._property("PreparingForShutdown", "b"))
 
     async def max_delay_seconds(self) -> float:
         """Return for how long logind waits at most for those who delay a shutdown."""
-        return int(await self._property("InhibitDelayMaxUSec")) / 1e6
+        return int(await self._property("InhibitDelayMaxUSec", "t")) / 1e6
 
     async def inhibit(self, why: str) -> int:
         """Return a file descriptor that delays a shutdown until it is closed."""
@@ -104,7 +109,7 @@ class LogindConnection:
         await asyncio.wait({self._ended}, timeout=MAX_CLOSE_SECONDS)
         self._ended.cancel()
 
-    async def _property(self, name: str) -> Any:
+    async def _property(self, name: str, signature: str) -> Any:
         message = Message(
             destination=_LOGIND,
             path=_LOGIND_PATH,
@@ -114,7 +119,10 @@ class LogindConnection:
             body=[_LOGIND_MANAGER, name],
         )
         answer = await self._send(message)
-        return answer.body[0].value
+        value = answer.body[0] if answer.body else None
+        if not isinstance(value, Variant) or value.signature != signature:
+            raise LogindError(f"logind: Get: the answer has no {name}")
+        return value.value
 
     async def _send(self, message: Message, whom: str = "logind") -> Message:
         try:

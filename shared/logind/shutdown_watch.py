@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class ShutdownWatch:
     """Follows logind until it is cancelled. `why`: shown by `systemd-inhibit --list`; `on_change` receives whether a
     shutdown is in progress, again and again; `trouble` receives why logind is not followed, None = it is; `prepare` is
-    called once for each connection, before the lock is taken; `address`: of the bus, None = the system's."""
+    called once for each connection, after the first look; `address`: of the bus, None = the system's."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class ShutdownWatch:
         self._address = address
         self._lock: int | None = None  # file descriptor
         self._line: str | None = None  # of the last trouble
+        self._changed = asyncio.Event()  # logind is to be asked again
 
     @property
     def has_lock(self) -> bool:
@@ -48,6 +49,7 @@ class ShutdownWatch:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+            self._changed.set()  # a cancellation may have come in between, and then a lock is due
 
     async def run(self) -> None:
         """Follow logind until cancelled; the lock is then released."""
@@ -71,16 +73,25 @@ class ShutdownWatch:
 
     async def _follow(self, connection: LogindConnection) -> None:
         """Report until the connection has ended."""
-        changed = asyncio.Event()
-        await connection.watch_shutdown(changed.set)
-        connection.ended.add_done_callback(lambda _: changed.set())
-        doubt = await self._prepared(connection)
+        await connection.watch_shutdown(self._signalled)
+        connection.ended.add_done_callback(lambda _: self._changed.set())
+        doubt = None
+        if self._prepare is not None:
+            self._on_change(await self._look(connection))
+            doubt = await self._prepared(connection, self._prepare)
         while not connection.ended.done():
-            changed.clear()
+            self._changed.clear()
             in_progress = await self._look(connection)
             self._report(doubt)
             self._on_change(in_progress)
-            await changed.wait()
+            await self._changed.wait()
+
+    def _signalled(self, begins: bool) -> None:
+        """Take in a signal of logind. A beginning counts at once, should logind answer no question any more; that a
+        shutdown was cancelled counts once it was read, with the lock that is due then."""
+        if begins:
+            self._on_change(True)
+        self._changed.set()
 
     def _report(self, line: str | None) -> None:
         if line != self._line:
@@ -91,24 +102,25 @@ class ShutdownWatch:
                 log.info("logind is followed, and waits for the pods in a shutdown")
         self._trouble(line)
 
-    async def _prepared(self, connection: LogindConnection) -> str | None:
+    async def _prepared(
+        self, connection: LogindConnection, prepare: Callable[[LogindConnection], Awaitable[None]]
+    ) -> str | None:
         """Prepare; a failure is reported, and keeps from no lock."""
         try:
-            if self._prepare is not None:
-                await self._prepare(connection)
+            await prepare(connection)
         except LogindError as error:
             return str(error)
         return None
 
     async def _look(self, connection: LogindConnection) -> bool:
-        """Return whether a shutdown is in progress; take a lock where none is."""
-        if await connection.shuts_down():
-            return True
-        if self._lock is None:
+        """Return whether a shutdown is in progress; where none is, this process has a lock."""
+        while not await connection.shuts_down():
+            if self._lock is not None:
+                return False
             try:
                 self._lock = await connection.inhibit(self._why)
             except LogindError as error:
                 if error.name == IN_PROGRESS and await connection.shuts_down():
                     return True  # it has begun since
                 raise
-        return await connection.shuts_down()
+        return True

@@ -8,7 +8,7 @@ import asyncio
 import os
 import re
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ class FakeLogind:
         self.reloads = 0
         self.reasons: list[str] = []  # of every lock that was ever granted
         self.shuts_down = False
+        self.answers: Callable[[Message], Message | bool | None] = lambda message: None  # before this class does
         self.serves = True  # whether it is on the bus
         self._directory = directory
         self.fewest_locks = 0  # that there were since this was set
@@ -82,12 +83,13 @@ class FakeLogind:
     async def announce(self, *, begins: bool = True) -> None:
         """A shutdown begins, or is cancelled."""
         self.shuts_down = begins
-        signal = Message.new_signal("/org/freedesktop/login1", _MANAGER, "PrepareForShutdown", "b", [begins])
-        await self._bus.send(signal)
+        await self._bus.send(shutdown_signal(begins=begins))
 
     def _answer(self, message: Message) -> Message | bool | None:
         if message.message_type is not MessageType.METHOD_CALL:
             return None
+        if answer := self.answers(message):
+            return answer
         match message.member:
             case "Get":
                 return Message.new_method_return(message, "v", [self._property(str(message.body[1]))])
@@ -131,6 +133,11 @@ class FakeLogind:
         del self._locks[end]
         self.fewest_locks = min(self.fewest_locks, len(self._locks))
         os.close(end)
+
+
+def shutdown_signal(*, begins: bool) -> Message:
+    """Return the signal by which logind says that a shutdown begins, or was cancelled."""
+    return Message.new_signal("/org/freedesktop/login1", _MANAGER, "PrepareForShutdown", "b", [begins])
 
 
 @asynccontextmanager

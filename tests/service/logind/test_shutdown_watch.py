@@ -2,17 +2,19 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from dbus_fast import Message
+from dbus_fast.aio import MessageBus
 
 from shared.logind import max_delay, shutdown_watch
 from shared.logind.connection import LogindConnection, LogindError
 from shared.logind.max_delay import drop_in_text, raise_max_delay
 from shared.logind.shutdown_watch import ShutdownWatch
 from shared.time.backoff import Backoff
-from tests.fakes.logind import FakeLogind, a_logind
+from tests.fakes.logind import FakeLogind, a_logind, shutdown_signal
 from tests.support.waits.deadline import WAIT_SECONDS
 
 WHY = "Kubelet needs time to handle node shutdown"
@@ -21,10 +23,12 @@ WHY = "Kubelet needs time to handle node shutdown"
 class Watching:
     """A watch, and what it has reported."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, prepare: Callable[[LogindConnection], Awaitable[None]] | None = None) -> None:
         self.seen: list[bool] = []
         self.troubles: list[str | None] = []
-        self.watch = ShutdownWatch(WHY, on_change=self.seen.append, trouble=self.troubles.append, address=address)
+        self.watch = ShutdownWatch(
+            WHY, on_change=self.seen.append, trouble=self.troubles.append, prepare=prepare, address=address
+        )
 
 
 async def until(holds: Callable[[], object]) -> None:
@@ -34,8 +38,10 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def watching(address: str) -> AsyncIterator[Watching]:
-    found = Watching(address)
+async def watching(
+    address: str, prepare: Callable[[LogindConnection], Awaitable[None]] | None = None
+) -> AsyncIterator[Watching]:
+    found = Watching(address, prepare)
     task = asyncio.create_task(found.watch.run())
     try:
         yield found
@@ -76,10 +82,77 @@ async def test_the_end_of_the_process_releases_the_lock() -> None:
 async def test_a_second_signal_of_the_same_shutdown_changes_nothing() -> None:
     async with a_logind() as logind, watching(logind.address) as found:
         await until(lambda: found.seen)
-        for number in (2, 3):
+        for number in (2, 4):  # at the signal, and when logind was asked
             await logind.announce()
-            await until(lambda number=number: len(found.seen) == number)  # type: ignore[misc]
-        assert (found.seen, logind.locks) == ([False, True, True], 1)
+            await until(lambda number=number: found.seen.count(True) == number)  # type: ignore[misc]
+        assert (found.seen, logind.locks) == ([False, True, True, True, True], 1)
+
+
+async def test_a_signal_counts_although_logind_then_answers_no_question() -> None:
+    async with a_logind() as logind, watching(logind.address) as found:
+        await until(lambda: found.seen)
+        logind.answers = lambda message: message.member == "Get"  # True = there is no answer
+        await logind.announce()
+        await until(lambda: found.seen[-1])
+
+
+async def test_a_signal_that_is_not_of_logind_begins_no_shutdown() -> None:
+    async with a_logind() as logind, watching(logind.address) as found:
+        await until(lambda: found.seen)
+        other = await MessageBus(bus_address=logind.address).connect()
+        await other.send(shutdown_signal(begins=True))
+        await until(lambda: len(found.seen) == 2)
+        other.disconnect()
+        assert found.seen == [False, False]
+
+
+async def test_an_answer_of_another_form_keeps_the_lock() -> None:
+    async with a_logind() as logind, watching(logind.address) as found:
+        await until(lambda: found.seen)
+
+        def oddly(message: Message) -> Message | None:
+            return Message.new_method_return(message, "s", ["yes"]) if message.member == "Get" else None
+
+        logind.answers = oddly
+        await logind.announce()
+        await until(lambda: "logind: Get: the answer has no PreparingForShutdown" in found.troubles)
+        assert (logind.locks, found.watch.has_lock) == (1, True)
+
+
+async def test_it_has_its_lock_before_it_raises_the_time_that_logind_waits() -> None:
+    async with a_logind() as logind:
+        held, locks = asyncio.Event(), []
+
+        async def prepare(connection: LogindConnection) -> None:
+            locks.append(logind.locks)
+            await held.wait()  # systemd does not answer
+
+        async with watching(logind.address, prepare) as found:
+            await until(lambda: locks)
+            assert (locks, found.seen) == ([1], [False])
+            await logind.announce()
+            await until(lambda: found.seen[-1])
+            held.set()
+
+
+async def test_a_release_beside_a_cancellation_costs_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_logind() as logind, watching(logind.address) as found:
+        await until(lambda: found.seen)
+        await logind.announce()
+        await until(lambda: found.seen[-1])
+        asks, answers = LogindConnection.shuts_down, []
+
+        async def shuts_down(connection: LogindConnection) -> bool:
+            answers.append(await asks(connection))
+            if answers == [False]:
+                found.watch.release()  # its owner does not know of the cancellation yet
+            return answers[-1]
+
+        monkeypatch.setattr(LogindConnection, "shuts_down", shuts_down)
+        await logind.announce(begins=False)
+        await until(lambda: found.seen[-1] is False)
+        await until(lambda: logind.locks == 1)
+        assert len(logind.reasons) == 2
 
 
 async def test_after_a_restart_of_the_bus_it_looks_again_and_has_kept_its_lock(
