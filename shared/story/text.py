@@ -9,7 +9,7 @@ from shared.story.lines import Line, Story
 from shared.story.restarts import Restart, restarts
 from shared.story.sentences import sentence
 from shared.text.plain_text import plain
-from shared.time.timestamps import local_text, rfc3339
+from shared.time.timestamps import MAX_MOMENT, local_text, rfc3339
 
 
 def story_text(story: Story, since: float = 0.0) -> list[str]:
@@ -129,15 +129,20 @@ def node_data(record: dict[str, Any], since: float = 0.0, shutdown: dict[str, An
 
 def _shutdown_data(record: dict[str, Any]) -> dict[str, Any]:
     """Return the shutdown with its moments as RFC 3339; {} = there was none."""
-    began, ended = record.get("began"), record.get("ended")
-    if not isinstance(began, (int, float)) or not began:
+    began, unfinished = _moment(record.get("began")), record.get("unfinished")
+    if not began:
         return {}
     return {
-        "began": rfc3339(began),
-        "ended": rfc3339(ended) if isinstance(ended, (int, float)) and ended else "",
+        "began": began,
+        "ended": _moment(record.get("ended")),
         "signal": str(record.get("signal") or ""),
-        "unfinished": [str(name) for name in record.get("unfinished") or ()],
+        "unfinished": [str(name) for name in unfinished] if isinstance(unfinished, list) else [],
     }
+
+
+def _moment(at: Any) -> str:
+    """Return seconds since the epoch as RFC 3339, "" for 0 and for what is no moment."""
+    return rfc3339(at) if isinstance(at, (int, float)) and 0 < at <= MAX_MOMENT else ""
 
 
 def moment_text(at: Any) -> str:

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from functools import lru_cache
 
+MAX_MOMENT = 253402300799.0  # seconds since the epoch: the end of the year 9999
+
 
 def rfc3339(wall: float) -> str:
     """Whole seconds in UTC, as in API objects: `2026-01-02T03:04:05Z`."""

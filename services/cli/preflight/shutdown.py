@@ -5,7 +5,7 @@ import asyncio
 from services.cli.preflight.findings import Finding, Section, Severity
 from shared.config.effective import EffectiveConfig
 from shared.logind.connection import LogindConnection, LogindError
-from shared.logind.max_delay import DROP_IN
+from shared.logind.max_delay import DROP_IN, drop_in_text
 from shared.model.shutdown_groups import MAX_STATUS_SECONDS, configured_groups, total_seconds
 
 _KEYS = ("shutdownGracePeriod", "shutdownGracePeriodByPodPriority")
@@ -27,8 +27,20 @@ def shutdown_findings(config: EffectiveConfig, timeout: float, address: str | No
     if found >= needed:
         what = f"logind waits up to {found:g} s in a shutdown, and {needed:g} s are needed"
         return [_finding(Severity.OK, where, what)]
+    if _is_raised(needed):
+        what = f"logind waits up to {found:g} s in a shutdown, although {DROP_IN} says {needed:g} s"
+        remedy = "remove InhibitDelayMaxSec from the files with later names, then: systemctl kill -s HUP systemd-logind"
+        return [_finding(Severity.WARNING, where, what, remedy)]
     what = f"logind waits up to {found:g} s in a shutdown: the agent raises that to {needed:g} s by {DROP_IN}"
     return [_finding(Severity.NOTE, where, what)]
+
+
+def _is_raised(needed: float) -> bool:
+    """Return whether the agent has raised the time already, so that something else makes it shorter."""
+    try:
+        return DROP_IN.read_text() == drop_in_text(needed)
+    except (OSError, ValueError):
+        return False
 
 
 async def _max_delay(timeout: float, address: str | None) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from services.cli.preflight import shutdown
 from services.cli.preflight.findings import Finding
 from services.cli.preflight.shutdown import shutdown_findings
 from shared.config.effective import EffectiveConfig
@@ -49,6 +50,19 @@ async def found(config: EffectiveConfig, **logind: Any) -> list[Finding]:
 async def test_preflight_says_how_long_logind_waits(logind: Mapping[str, Any], severity: str, what: str) -> None:
     [finding] = await found(a_config(**PERIODS), **logind)
     assert (finding.severity, finding.where, finding.what) == (severity, "shutdownGracePeriod", what)
+
+
+async def test_a_file_that_overrules_that_of_the_agent_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop_in = tmp_path / "99-kubelet.conf"
+    monkeypatch.setattr(shutdown, "DROP_IN", drop_in)
+    drop_in.write_text("# Kubelet logind override\n[Login]\nInhibitDelayMaxSec=35\n")
+    [finding] = await found(a_config(**PERIODS))
+    assert (finding.severity, finding.what) == (
+        "warning",
+        f"logind waits up to 5 s in a shutdown, although {drop_in} says 35 s",
+    )
 
 
 def test_it_says_nothing_where_pods_have_no_time(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod
 from shared.story.restarts import restarts
 from shared.story.sentences import sentence
+from shared.story.text import node_data, node_text
 
 POD = {"metadata": {"name": "web", "namespace": "shop", "uid": "u1"}, "spec": {"containers": [{"name": "c"}]}}
 
@@ -387,3 +388,17 @@ def test_a_hook_that_failed_is_a_line_without_its_output() -> None:
 def test_what_a_probe_found_belongs_to_the_story_of_its_pod() -> None:
     changed = ProbesChanged(container_id="id0", pod_uid="u1", results=ProbeResults(pod_uid="u1", container="c"))
     assert uid_of(changed) == "u1"
+
+
+@pytest.mark.parametrize(
+    ("change", "last"),
+    [
+        ({}, "pods that had not stopped in time: web_default(u1)"),
+        ({"unfinished": 5}, "2001-09-09"),
+        ({"ended": 1e300}, "pods that had not stopped in time: web_default(u1)"),
+        ({"began": 1e300}, "CONDITION  STATUS  SINCE  MESSAGE"),
+    ],
+)
+def test_a_damaged_record_of_a_shutdown_leaves_the_rest_of_the_node_to_read(change: dict[str, Any], last: str) -> None:
+    record = {"began": 1e9, "ended": 1e9 + 9, "signal": "PrepareForShutdown", "unfinished": ["web_default(u1)"]}
+    assert node_text(node_data({}, shutdown=record | change))[-1].startswith(last)

@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from services.podsync.core.shutdown.sequence import MAX_NAMED_PODS, Shutdown
 from shared.model.frozen_copy import replace
 from shared.text.json_text import json_bytes
-from shared.time.timestamps import parse_rfc3339, rfc3339
+from shared.time.timestamps import MAX_MOMENT, parse_rfc3339, rfc3339
 
 STATE_FILE = "graceful_node_shutdown_state"  # below the root directory
 MAX_STATE_BYTES = 4096  # of that file
@@ -39,6 +39,8 @@ def read_shutdown(record: Any, now: float) -> Shutdown | None:
     ):
         return None
     known = {name: record[name] for name in _TYPES}
+    if not all(0 <= known[name] <= MAX_MOMENT for name in ("began", "ended", "group_began")):
+        return None  # also one that is not a number
     known["unfinished"] = tuple(name for name in known["unfinished"] if isinstance(name, str))[:MAX_NAMED_PODS]
     shutdown = Shutdown(**known)
     return replace(shutdown, group_began=min(shutdown.group_began, now))

@@ -63,6 +63,8 @@ def advance(shutdown: Shutdown, groups: Groups, pods: Iterable[RunningPod], *, n
     shutdown is over, nothing waits for a pod that still runs, but it stops as well."""
     left = sorted(pods, key=lambda pod: (pod.priority, pod.uid))
     group_of = {pod.uid: index_of_group(pod.priority, groups) for pod in left}
+    if shutdown.group >= len(groups):  # the configuration has fewer groups since the last step
+        shutdown = replace(shutdown, group=len(groups) - 1)
     if shutdown.is_over:
         untold = (_stop(pod, groups[group_of[pod.uid]].seconds) for pod in left if not pod.stops)
         return Progress(shutdown=shutdown, stops=tuple(untold))

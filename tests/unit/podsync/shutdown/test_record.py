@@ -26,7 +26,17 @@ def test_no_moment_of_a_record_is_in_the_future() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"boot": 1}, {"group": "x"}, {"group": True}, {"began": None}, {"unfinished": "web"}, {"ended": []}],
+    [
+        {"boot": 1},
+        {"group": "x"},
+        {"group": True},
+        {"began": None},
+        {"began": 1e300},
+        {"began": float("nan")},
+        {"ended": -1.0},
+        {"unfinished": "web"},
+        {"ended": []},
+    ],
 )
 def test_a_record_that_is_not_understood_is_none(change: dict[str, Any]) -> None:
     assert read_shutdown(plain_shutdown(SHUTDOWN) | change, now=100.0) is None

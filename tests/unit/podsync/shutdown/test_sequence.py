@@ -128,6 +128,16 @@ def test_a_pod_of_an_earlier_group_that_is_still_there_is_told_as_well() -> None
     assert [(stop.uid, stop.grace_seconds) for stop in found.stops] == [("u1", 20)]
 
 
+def test_where_the_configuration_has_fewer_groups_since_the_last_step_its_last_one_goes_on() -> None:
+    pods = [
+        RunningPod(uid=uid, description=uid, priority=priority, grace_seconds=30, stops=False)
+        for uid, priority in (("low", 0), ("high", 1000))
+    ]
+    progress = advance(replace(BEGIN, group=7, group_began=100.0), GROUPS, pods, now=101.0, wall=1001.0)
+    assert {stop.uid: stop.grace_seconds for stop in progress.stops} == {"low": 20, "high": 5}
+    assert (progress.shutdown.is_over, progress.wake_at) == (False, 105.0)
+
+
 def test_a_node_without_pods_lets_the_machine_go_on_at_once() -> None:
     found = advance(BEGIN, GROUPS, [], now=50.0, wall=1234.0)
     assert (found.shutdown.ended, found.stops, found.wake_at) == (1234.0, (), 0.0)
