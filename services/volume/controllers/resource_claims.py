@@ -103,10 +103,10 @@ class ResourceClaims:
         try:
             while True:
                 self._changed.clear()
-                await self._turn()
-                now = self._clock.monotonic()
+                now = await self._turn()
+                # What is due later than the moment of the turn, also where that has come by now.
                 moments = self._claims.next_attempt(now), self._health.health.next_end(now), self._specifications.due
-                wait = max(min(moments) - now, 0.0)
+                wait = max(min(moments) - self._clock.monotonic(), 0.0)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(None if wait == math.inf else wait):
                         await self._changed.wait()
@@ -136,8 +136,8 @@ class ResourceClaims:
         self._claims.restored(await self._checkpoint.load())
         self._checkpoint.write(self._claims.claims)
 
-    async def _turn(self) -> None:
-        """Publish, and begin what is due."""
+    async def _turn(self) -> float:
+        """Publish, and begin what is due. Return the moment of which that is true."""
         lost = self._specifications.due <= self._clock.monotonic() and await self._specifications.look()
         if self._claims.release() or lost:
             await self._save()
@@ -150,6 +150,7 @@ class ResourceClaims:
             self._begin(uid, self._work.prepare)
         for key in self._claims.claims_due(now):
             self._begin(key, self._work.unprepare)
+        return now
 
     def _begin(self, name: Name, work: Callable[[Name], Coroutine[Any, Any, None]]) -> None:
         if name not in self._tasks:

@@ -2,6 +2,7 @@
 is published, what a driver is called for, and what a bad driver or claim costs (node.md 4.16)."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator
 
@@ -11,6 +12,7 @@ from bus.messages.podsync import PodState
 from bus.messages.resource_claims import ClaimDevice, ClaimState, PodClaim
 from services.volume.adapters import dra_drivers
 from services.volume.core.resource_claims import claim_failures, shown_claims
+from services.volume.core.resource_claims.claims_of_node import ClaimsOfNode
 from shared.time.backoff import Backoff
 from tests.programs.dra_driver import PREPARE, UNPREPARE, V1, V1BETA1
 from tests.service.volume.claim_node import GPU, NIC, ClaimNode, claim_node, until
@@ -361,3 +363,26 @@ async def test_operations_and_calls_are_measured_and_claims_counted_under_the_ku
         outcomes = [(PREPARE, "Internal"), (PREPARE, "OK"), (UNPREPARE, "OK")]
         assert calls == {(GPU, f"{service}/{method}", code) for method, code in outcomes}
         assert node.node.counted("dra_resource_claims_in_use") == {("<any>",): [0.0]}
+
+
+async def test_an_attempt_that_becomes_due_while_the_process_is_slow_is_made(
+    node: ClaimNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = ClaimsOfNode.pods_due
+
+    def look_slowly(claims: ClaimsOfNode, now: float) -> list[str]:
+        due, later = look(claims, now), claims.next_attempt(now)
+        if not due and later < math.inf:
+            time.sleep(max(0.0, later - time.monotonic()) + 0.001)
+        return due
+
+    node.started_driver()
+    node.put("first", "v")
+    node.admit("v", "first")
+    async with node.node.volume():
+        await node.until_prepared("v")  # the driver, whose coming makes a pod try again, is there
+        monkeypatch.setattr(ClaimsOfNode, "pods_due", look_slowly)
+        node.admit("u", "gpu")
+        await node.until_error("u", "not found")
+        node.put("gpu", "u")
+        await node.until_prepared("u")
