@@ -17,7 +17,9 @@ from tools.leftovers import alive, end_processes, wait_until
 _MMDEBSTRAP = """\
 #!/bin/sh
 for tree; do :; done
-mkdir "$tree"
+mkdir -p "$tree/etc/apt"
+echo "deb [signed-by=/key] http://archive/debian bookworm main" > "$tree/etc/apt/sources.list"
+for option; do case $option in --setup-hook=*) sh -c "${option#*=}" sh "$tree" || exit 1;; esac; done
 sleep 1000 &
 echo $$ $! > "$PLACE/noted"
 mv "$PLACE/noted" "$PLACE/processes"
@@ -28,8 +30,7 @@ touch "$tree/linux"
 _MKE2FS = '#!/bin/sh\nfor disk; do case $disk in *.ext4) touch "$disk";; esac; done\n'
 _NO_DEBIAN = """\
 #!/bin/sh
-echo "Err:1 http://deb.debian.org/debian/dists/bookworm/InRelease" >&2
-echo "E: Failed to fetch http://deb.debian.org/debian/dists/bookworm/InRelease  Temporary failure" >&2
+for file; do case $file in http:*) echo "E: Failed to fetch $file  Temporary failure" >&2;; esac; done
 echo "E: Download Failed" >&2
 exit 100
 """
@@ -117,8 +118,8 @@ def test_a_machine_without_a_way_to_debian_is_told_so_in_one_line_before_anythin
     _, errors = run.communicate(timeout=WAIT_SECONDS)
     assert run.returncode == 1
     assert errors == (
-        "machine-root: Debian bookworm cannot be had from http://deb.debian.org/debian: E: Failed to fetch "
-        "http://deb.debian.org/debian/dists/bookworm/InRelease  Temporary failure\n"
+        "machine-root: Debian bookworm cannot be installed: "
+        "E: Failed to fetch http://archive/debian/dists/bookworm/InRelease  Temporary failure\n"
     )
-    assert not (roots.directory / "processes").exists()  # no mmdebstrap was started
+    assert not (roots.directory / "processes").exists()  # nothing was installed
     assert roots.names() == []
