@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bus.codec import UnencodableError
 from bus.interface import Bus, Change, Deleted, Freshness, OwnedStream, Put
 from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodState, PodVolumes
@@ -143,7 +144,8 @@ class ResourceClaims:
             await self._save()
         now = self._clock.monotonic()
         for uid in {*self._claims.pods(), *self._stream.keys()}:
-            self._publish(uid, now)
+            with contextlib.suppress(UnencodableError):  # which is logged: the other pods do not wait for this one
+                self._publish(uid, now)
         self._stream.mark_complete()
         self._report()
         for uid in self._claims.pods_due(now):

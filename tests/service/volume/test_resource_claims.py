@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from bus import codec
 from bus.messages.podsync import PodState
 from bus.messages.resource_claims import ClaimDevice, ClaimState, PodClaim
 from services.volume.adapters import dra_drivers
@@ -327,6 +328,27 @@ async def test_of_two_sockets_of_a_driver_the_one_that_answers_is_called(node: C
         node.admit("u", "gpu")
         await node.until_prepared("u")
         assert old.prepared() == {"uid-of-gpu": "gpu"}
+
+
+async def test_a_pod_whose_devices_are_too_large_for_a_message_delays_no_other(
+    node: ClaimNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(codec, "MAX_MESSAGE_BYTES", 100_000)
+    driver = node.started_driver()
+    names = [f"gpu{number}" for number in range(3)]
+    for name in names:
+        node.put(name, "u")
+        driver.set_devices(
+            name, [{"pool_name": "node", "device_name": "d" * 1000, "cdi_device_ids": [f"v/c={'d' * 900}"] * 50}]
+        )
+    node.admit("u", *names)
+    async with node.node.volume():
+        await until(lambda: "claims.prepared u is too large for the bus" in caplog.text)
+        node.put("other", "v")
+        node.admit("v", "other")
+        await node.until_prepared("v")
+        node.end("u")
+        await until(lambda: driver.prepared() == {"uid-of-other": "other"})
 
 
 async def test_many_pods_of_one_driver_are_prepared(node: ClaimNode) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from services.volume.core.resource_claims.driver_checks import (
     MAX_DEVICES,
+    MAX_DEVICES_CHARACTERS,
     MAX_LISTED,
     Answer,
     Device,
@@ -42,6 +43,7 @@ def test_claims_that_are_not_answered_are_counted() -> None:
         (Device(pool="p", device="d", cdi_devices=("v/c=a\nb",)),),
         (Device(pool="p", device="d", requests=("r",) * (MAX_LISTED + 1)),),
         (Device(pool="p", device="d", cdi_devices=("v/c=d",) * (MAX_LISTED + 1)),),
+        tuple(Device(pool="p", device="x" * 1000) for _ in range(MAX_DEVICES_CHARACTERS // 1000 + 1)),
     ],
 )
 def test_devices_that_no_claim_has_are_an_error_of_the_claim(devices: tuple[Device, ...]) -> None:

@@ -18,6 +18,7 @@ MAX_SERVICES_CHARACTERS = 4096  # of all services that a driver names; real ones
 MAX_DEVICES = 1024  # of one claim by one driver
 MAX_LISTED = 256  # requests or CDI devices of one device
 MAX_TEXT_CHARACTERS = 1024  # of a name or an id that a driver sends; real ones have a tenth
+MAX_DEVICES_CHARACTERS = 65_536  # of all names and ids of a claim by one driver; those of real claims have a hundredth
 
 
 class DriverError(Exception):
@@ -99,12 +100,16 @@ def _check_answers(method: str, names: Mapping[str, str], answers: Mapping[str, 
 def _devices_problem(devices: Collection[Device]) -> str:
     if len(devices) > MAX_DEVICES:
         return f"the driver names {len(devices)} devices, more than {MAX_DEVICES}"
+    characters = 0
     for device in devices:
         if max(len(device.requests), len(device.cdi_devices)) > MAX_LISTED:
             return f"the driver names more than {MAX_LISTED} requests or CDI devices of one device"
         texts = (device.pool, device.device, device.share_id, *device.requests, *device.cdi_devices)
         if any(len(text) > MAX_TEXT_CHARACTERS or not text.isprintable() for text in texts):
             return f"the driver names a device with more than {MAX_TEXT_CHARACTERS} or unprintable characters"
+        characters += sum(map(len, texts))
+    if characters > MAX_DEVICES_CHARACTERS:
+        return f"the driver names devices with {characters} characters, more than {MAX_DEVICES_CHARACTERS}"
     return ""
 
 
