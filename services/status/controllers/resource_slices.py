@@ -74,15 +74,23 @@ class ResourceSlices:
     async def _delete(self) -> str:
         """Delete what is due; return why something is not deleted, "" = everything is."""
         error = ""
-        for removal in self._removals.due(self._clock.monotonic()):
+        tried: set[str] = set()
+        while (removal := self._next_due(tried)) is not None:
+            tried.add(removal.driver)
+            began = self._clock.monotonic()
             try:
                 await self._delete_slices(removal)
             except ApiError as failure:
                 whose = f"of DRA driver {removal.driver}" if removal.driver else "of drivers that are not registered"
                 error = f"ResourceSlices {whose} are not deleted: {failure}"
             else:
-                self._removals.done(removal)
+                self._removals.done(removal, began)
         return error
+
+    def _next_due(self, tried: set[str]) -> Removal | None:
+        """Return a removal that is due and was not tried yet. A driver may register during the request before it."""
+        due = self._removals.due(self._clock.monotonic())
+        return next((removal for removal in due if removal.driver not in tried), None)
 
     async def _delete_slices(self, removal: Removal) -> None:
         """Raise ApiError. An API server without ResourceSlices has none to delete."""

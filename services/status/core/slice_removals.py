@@ -60,10 +60,12 @@ class SliceRemovals:
         """Return when the next grace ends; infinity = none is under way."""
         return min((moment for _, moment in self._removals() if moment > now), default=math.inf)
 
-    def done(self, removal: Removal) -> None:
-        """Note that these slices are deleted."""
+    def done(self, removal: Removal, began: float) -> None:
+        """Note that these slices are deleted, by a request that began then: not those of a driver that has returned and
+        gone again since."""
         if removal.driver:
-            self._gone.pop(removal.driver, None)
+            if self._gone.get(removal.driver, math.inf) < began:
+                del self._gone[removal.driver]
         else:
             self._swept = True
 

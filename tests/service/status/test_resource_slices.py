@@ -63,6 +63,51 @@ async def test_the_slices_of_a_driver_go_30_s_after_it_and_stay_where_it_returns
 
 
 @on_virtual_time
+async def test_a_driver_that_registers_while_the_slices_of_another_one_are_deleted_keeps_its_own(
+    tmp_path: Path,
+) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        for driver in (GPU, NIC):
+            register(stage, driver)
+        stage.plugins.mark_complete()
+        put_slice(stage, "of-gpu", GPU)
+        put_slice(stage, "of-nic", NIC)
+        await stage.pass_time(60)
+        stage.api.slow(lambda received: 5.0 if received.method == "DELETE" else 0.0)
+        for driver in (GPU, NIC):
+            deregister(stage, driver)
+        await stage.pass_time(GRACE_SECONDS + 2)
+        assert slices(stage) == {"of-gpu", "of-nic"}, "the request for the first driver is under way"
+        register(stage, NIC)
+        await stage.pass_time(300)
+        assert slices(stage) == {"of-nic"}
+
+
+@on_virtual_time
+async def test_the_slices_of_a_driver_that_returns_and_goes_during_its_request_are_deleted_later(
+    tmp_path: Path,
+) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        register(stage, GPU)
+        stage.plugins.mark_complete()
+        put_slice(stage, "of-gpu", GPU)
+        await stage.pass_time(60)
+        stage.api.slow(lambda received: 5.0 if received.method == "DELETE" else 0.0)
+        deregister(stage, GPU)
+        await stage.pass_time(GRACE_SECONDS + 2)
+        assert slices(stage) == {"of-gpu"}, "the request is under way"
+        register(stage, GPU)
+        await stage.pass_time(1)
+        deregister(stage, GPU)
+        await stage.pass_time(5)
+        put_slice(stage, "more-of-gpu", GPU)
+        await stage.pass_time(300)
+        assert slices(stage) == set()
+
+
+@on_virtual_time
 async def test_the_slices_of_a_driver_that_does_not_listen_any_more_go_too(tmp_path: Path) -> None:
     """It was killed, and its socket is still there."""
     async with node_stage(tmp_path) as stage:
