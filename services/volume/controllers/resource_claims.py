@@ -8,9 +8,9 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bus.codec import UnencodableError
 from bus.interface import Bus, Change, Deleted, Freshness, OwnedStream, Put
@@ -116,6 +116,7 @@ class ResourceClaims:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            self._tasks.clear()  # a task that is cancelled before its first step does not come to that itself
             await self._health.close()
 
     def close(self) -> None:
@@ -154,13 +155,13 @@ class ResourceClaims:
             self._begin(key, self._work.unprepare)
         return now
 
-    def _begin(self, name: Name, work: Callable[[Name], Coroutine[Any, Any, None]]) -> None:
+    def _begin(self, name: Name, work: Callable[[Name], Awaitable[None]]) -> None:
         if name not in self._tasks:
-            self._tasks[name] = asyncio.create_task(self._perform(name, work(name)), name=f"resource claims of {name}")
+            self._tasks[name] = asyncio.create_task(self._perform(name, work), name=f"resource claims of {name}")
 
-    async def _perform(self, name: str | ClaimKey, work: Awaitable[None]) -> None:
+    async def _perform(self, name: Name, work: Callable[[Name], Awaitable[None]]) -> None:
         try:
-            await work
+            await work(name)
         finally:
             del self._tasks[name]
             self._changed.set()

@@ -13,6 +13,7 @@ from bus.messages.podsync import PodState
 from bus.messages.resource_claims import ClaimDevice, ClaimState, PodClaim
 from services.volume.adapters import dra_drivers
 from services.volume.core.resource_claims import claim_failures, shown_claims
+from services.volume.core.resource_claims.claim import ClaimKey
 from services.volume.core.resource_claims.claims_of_node import ClaimsOfNode
 from shared.time.backoff import Backoff
 from tests.programs.dra_driver import PREPARE, UNPREPARE, V1, V1BETA1
@@ -328,6 +329,27 @@ async def test_of_two_sockets_of_a_driver_the_one_that_answers_is_called(node: C
         node.admit("u", "gpu")
         await node.until_prepared("u")
         assert old.prepared() == {"uid-of-gpu": "gpu"}
+
+
+async def test_a_failure_right_after_a_pod_was_begun_leaves_no_pod_that_is_never_prepared(
+    node: ClaimNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.started_driver()
+    node.put("gpu", "u")
+    node.admit("u", "gpu")
+    find_due = ClaimsOfNode.claims_due
+    failures: list[float] = []
+
+    def claims_due(claims: ClaimsOfNode, now: float) -> list[ClaimKey]:
+        if claims.pods_due(now) and not failures:
+            failures.append(now)
+            raise RuntimeError("a failure of the turn")
+        return find_due(claims, now)
+
+    monkeypatch.setattr(ClaimsOfNode, "claims_due", claims_due)
+    async with node.node.volume():
+        await node.until_prepared("u")
+    assert failures != []
 
 
 async def test_a_pod_whose_devices_are_too_large_for_a_message_delays_no_other(
