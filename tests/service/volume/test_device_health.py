@@ -61,10 +61,10 @@ async def test_a_driver_without_reports_has_no_health_and_a_device_that_it_does_
 
 
 async def test_a_report_ends_after_its_time_and_at_once_when_the_driver_is_deregistered(node: ClaimNode) -> None:
-    driver = node.driver(services=(V1, HEALTH_V1))
-    driver.set_health("gpu", "HEALTHY", timeout=1)
-    driver.start()
+    driver = node.started_driver(services=(V1, HEALTH_V1))
     async with node.node.volume():
+        await node.until_prepared("u")  # the time of the report begins after it
+        driver.set_health("gpu", "HEALTHY", timeout=1)
         await until_health(node, "Healthy")
         await until_health(node, "Unknown")
         driver.set_health("gpu", "UNHEALTHY", timeout=0)
