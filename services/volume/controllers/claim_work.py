@@ -1,8 +1,8 @@
 """Prepares the resource claims of one pod, and unprepares one claim, step by step: reads, the record, and the calls of
 drivers (node.md 4.16). What concerns one claim happens in turn.
 
-The record is saved before a driver is called, and after it has answered. Without a record no driver is called to
-prepare: a claim that nothing remembers would never be unprepared.
+The record is saved before a driver is called, and after it has answered, before the claim is published as prepared.
+Without a record no driver is called to prepare: a claim that nothing remembers would never be unprepared.
 """
 
 import asyncio
@@ -154,13 +154,16 @@ class ClaimWork:
         for (driver, claims), outcome in zip(calls.items(), outcomes, strict=True):
             for claim in claims:
                 if claim.uid in outcome.devices:
+                    self._claims.await_record(claim.key)
                     self._claims.prepared(claim.key, driver, outcome.devices[claim.uid])
                 else:
                     errors = dict.fromkeys(claim.names(uid), outcome.errors[claim.uid]) | errors
         if calls:
             await self._look()
-            await self._save()
+            unsaved = await self._save()
             crash_point("volume.claim.prepared")
+        if unsaved:
+            errors = {name: unsaved for claim in self._claims.held(uid) for name in claim.names(uid)} | errors
         return errors
 
     async def _undo(self, key: ClaimKey) -> str:

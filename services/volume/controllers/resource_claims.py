@@ -168,13 +168,15 @@ class ResourceClaims:
 
     async def _save(self) -> str:
         """Write the record; return why it cannot be written, which is a trouble, too."""
+        claims = self._claims.claims
         try:
-            await self._threads.call(self._record.save, self._claims.claims)
+            await self._threads.call(self._record.save, claims)
         except OSError as error:
             line = f"{self._record.path}: cannot be written: {error.strerror} (free space or repair the file system)"
             self._bus.trouble(_TROUBLE, line)
             return line
         self._bus.trouble(_TROUBLE, None)
+        self._claims.recorded(claims)
         self._checkpoint.write(self._claims.claims)
         return ""
 

@@ -4,6 +4,7 @@ nobody, nothing is lost, and what runs is not judged again."""
 import asyncio
 import errno
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from bus.messages.resource_claims import ClaimState
 from services.volume.adapters import claim_files
 from services.volume.controllers import claim_work
 from services.volume.controllers.resource_claims import ResourceClaims
+from shared.files.atomic import write_atomically
 from tests.programs.dra_driver import PREPARE, UNPREPARE
 from tests.service.volume.claim_node import GPU, NIC, ClaimNode, claim_node, until
 from tests.support.waits.deadline import WAIT_SECONDS
@@ -198,6 +200,37 @@ async def test_without_a_record_no_driver_prepares_and_pods_still_end(
             assert (driver.prepared(), driver.calls(PREPARE)) == ({}, [["gpu"]])
         await node.until_prepared("v")
         await node.node.until_troubles()
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["a slow disk", "a full disk"])
+async def test_a_claim_is_published_as_prepared_only_once_the_record_has_it_so(
+    node: ClaimNode, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    written, waiting = threading.Event(), threading.Event()
+
+    def write(path: Path, content: bytes, mode: int = 0o600) -> None:
+        if path == node.record and b'"state":"prepared"' in content and not written.is_set():
+            waiting.set()
+            if full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            written.wait(WAIT_SECONDS)
+        write_atomically(path, content, mode)
+
+    monkeypatch.setattr(claim_files, "write_atomically", write)
+    driver = node.started_driver()
+    node.put("gpu", "u")
+    node.admit("u", "gpu")
+    async with node.node.volume():
+        try:
+            await until(waiting.is_set)
+            node.admit("w", "unknown")  # so that the claims of all pods are published again
+            await node.until_error("w")
+            states = {change.value.claims[0].state for change in node.node.claims.changes if hasattr(change, "value")}
+            assert ClaimState.PREPARED not in states
+        finally:
+            written.set()
+        await node.until_prepared("u")
+        assert driver.calls(PREPARE) == [["gpu"]]
 
 
 async def test_a_pod_that_is_ending_after_a_restart_keeps_its_claim_and_gets_no_other(node: ClaimNode) -> None:

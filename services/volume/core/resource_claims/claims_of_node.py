@@ -36,6 +36,7 @@ class ClaimsOfNode:
         self._ended: set[str] = set()  # UIDs of pods that have ended and use a claim
         self._claims = KeptClaims()
         self._unprepare: dict[ClaimKey, Failures] = {}
+        self._unsaved: set[ClaimKey] = set()  # not shown as prepared until the record has them so
         self._knows_all = False  # every pod that is not among `_pods` has ended
 
     @property
@@ -166,8 +167,9 @@ class ClaimsOfNode:
         return self._claims.of_pod(uid)
 
     def _held(self, uid: str) -> dict[str, Claim]:
-        """Return the claims that the pod has got, by their names within the pod."""
-        return {name: claim for claim in self._claims.of_pod(uid) for name in claim.names(uid)}
+        """Return the claims that the pod has got, by their names within the pod, as the record has them."""
+        claims = (claim.unsettled() if claim.key in self._unsaved else claim for claim in self._claims.of_pod(uid))
+        return {name: claim for claim in claims for name in claim.names(uid)}
 
     def to_call(self, uid: str) -> dict[str, list[Claim]]:
         """Return the drivers to call for the pod, each with the claims that it has not prepared."""
@@ -187,6 +189,14 @@ class ClaimsOfNode:
     def prepared(self, key: ClaimKey, driver: str, devices: tuple[Device, ...]) -> None:
         """Note that the driver has prepared the claim."""
         self._put_part(key, driver, Part(state=PartState.PREPARED, devices=devices))
+
+    def await_record(self, key: ClaimKey) -> None:
+        """Show the claim as prepared only once the record has it so: a kill before that has it prepared again."""
+        self._unsaved.add(key)
+
+    def recorded(self, claims: Iterable[Claim]) -> None:
+        """Note that the record has these claims, as they were when it was written."""
+        self._unsaved -= {claim.key for claim in claims if claim.is_prepared}
 
     def set_specifications(self, devices: Set[str]) -> list[tuple[Claim, str]]:
         """Note of which CDI devices the machine has specifications. Return the claims whose specifications were there
@@ -255,6 +265,7 @@ class ClaimsOfNode:
                 claim = claim.without(uid)
             if unused:
                 self._claims.remove(claim.key)
+                self._unsaved.discard(claim.key)
                 self._unprepare.pop(claim.key, None)
             elif gone:
                 self._claims.put(claim)
