@@ -33,7 +33,7 @@ class ClaimCheckpoint:
         self._bus = bus
         self._file = CheckpointFile(root / FILE_NAME)
         self._threads = Threads(_TROUBLE, 1, clock)
-        self._newest: tuple[Claim, ...] = ()
+        self._newest: tuple[Claim, ...] | None = None  # None = the record was not read yet
         self._changed = asyncio.Event()
 
     async def load(self) -> tuple[Claim, ...]:
@@ -59,7 +59,7 @@ class ClaimCheckpoint:
             self._changed.clear()
             crash_point("volume.claim.recorded")
             try:
-                await self._threads.call(self._file.save, self._newest)
+                await self._threads.call(self._file.save, self._newest or ())
             except OSError as error:
                 why = f"{self._file.path}: cannot be written: {error.strerror} (free space or repair the file system)"
                 self._bus.trouble(_TROUBLE, why)
@@ -74,6 +74,6 @@ class ClaimCheckpoint:
     def close(self) -> None:
         """Write what is not written yet, and then no more. Blocks for a write."""
         self._threads.close(wait=True)
-        if self._changed.is_set():
+        if self._newest is not None:  # also where a write has failed
             with contextlib.suppress(OSError):  # it is written at the next start
                 self._file.save(self._newest)

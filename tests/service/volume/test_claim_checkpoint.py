@@ -240,6 +240,30 @@ async def test_a_checkpoint_that_cannot_be_written_is_a_trouble_and_pods_get_the
         await node.node.until_troubles()
 
 
+async def test_a_stop_writes_the_checkpoint_whose_write_has_failed_before(
+    node: ClaimNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.started_driver()
+    node.put("gpu", "u")
+    node.admit("u", "gpu")
+    failed: list[bytes] = []
+
+    def full(path: Path, content: bytes, mode: int = 0o600) -> None:
+        if path == checkpoint_of(node):
+            failed.append(content)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_atomically(path, content, mode)
+
+    monkeypatch.setattr(claim_checkpoint, "RETRY_SECONDS", 3600.0)
+    async with node.node.volume():
+        with monkeypatch.context() as disk:
+            disk.setattr(claim_files, "write_atomically", full)
+            await node.until_prepared("u")
+            await until(lambda: any(b"claim=uid-of-gpu" in content for content in failed))
+            await node.node.until_troubles(f"{checkpoint_of(node)}: cannot be written: No space left on device")
+    assert listed(node) == {"gpu": prepared_claim("gpu", "u")}
+
+
 @pytest.mark.parametrize("lost", [False, True], ids=["after a takeover", "after its specifications are lost"])
 async def test_a_driver_that_fails_to_prepare_again_leaves_the_devices_of_a_running_pod_in_the_checkpoint(
     node: ClaimNode, monkeypatch: pytest.MonkeyPatch, lost: bool
