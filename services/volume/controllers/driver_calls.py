@@ -36,8 +36,8 @@ class Outcome(Struct, frozen=True):
 
 
 class DriverCalls:
-    """Calls drivers by name. A driver that hangs delays no other. `on_called` receives driver, method, code and seconds
-    of each call that has ended."""
+    """Calls drivers by name. No call waits for one of another driver. `on_called` receives driver, method, code and
+    seconds of each call that has ended."""
 
     def __init__(self, clock: Clock, endpoints: Endpoints, all_known: Callable[[], bool]) -> None:
         self._clock, self._endpoints, self._all_known = clock, endpoints, all_known

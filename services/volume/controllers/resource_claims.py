@@ -1,7 +1,8 @@
 """Has the drivers of this node prepare the resource claims of pods before their containers start, and unprepare them
 after the last pod that uses them has ended; publishes how far that is (node.md 4.16).
 
-Each pod and each claim has a task of its own: a driver that hangs delays no other.
+Each pod and each claim has a task of its own. A driver that hangs delays the pods with claims of it, and pods that
+share a claim with one of them.
 """
 
 import asyncio
