@@ -2,8 +2,7 @@
 TLS or HTTP libraries."""
 
 from collections.abc import Iterable
-
-from msgspec import Struct, field
+from dataclasses import dataclass, field
 
 UNAUTHORIZED = "Unauthorized"  # the body of every 401
 
@@ -13,7 +12,8 @@ _CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 Subject = Iterable[Iterable[tuple[str, str]]]  # as ssl's getpeercert()["subject"]: RDNs of (attribute, value)
 
 
-class User(Struct, frozen=True):
+@dataclass(frozen=True)
+class User:
     """An authenticated user, anonymous included."""
 
     name: str

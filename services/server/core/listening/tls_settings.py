@@ -3,9 +3,8 @@ what this machine's OpenSSL was built with, nor load a certificate."""
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-
-from msgspec import Struct
 
 _SUITES = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
@@ -61,14 +60,16 @@ _CURVES = {
 }
 
 
-class TlsOption(Struct, frozen=True):
+@dataclass(frozen=True)
+class TlsOption:
     """One suite or curve: the name the operator knows it by, and OpenSSL's."""
 
     name: str
     openssl: str
 
 
-class TlsChoice(Struct, frozen=True):
+@dataclass(frozen=True)
+class TlsChoice:
     """`minimum` is 10, 11, 12 or 13. `suites` are for TLS 1.2 and older, None = the library's own; so for `curve`.
     `remarks` are lines for the log."""
 
