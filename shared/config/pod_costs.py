@@ -93,7 +93,7 @@ _ROWS: tuple[tuple[PodEffect, str, str], ...] = (
         _LATER_PODS,
         (
             "userNamespaces.idsPerPod featureGates.DefaultPodSysctls featureGates.EmptyDirVolumeMode "
-            "featureGates.SELinuxMount"
+            "featureGates.AtomicWriteVolumeUserFields featureGates.SELinuxMount"
         ),
     ),
     (PodEffect.LATER, _LATER_CONTAINERS, "cpu_cfs_quota cpu_cfs_quota_period seccomp_default"),

@@ -86,7 +86,10 @@ _GATES = {
         "ResourceHealthStatusMessage RestartAllContainersOnContainerExits"
     ),
     "server": "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletServerCertificateFile",
-    "volume": "CSIVolumeHealth ClusterTrustBundleProjection EmptyDirVolumeMode PodCertificateRequest SELinuxMount",
+    "volume": (
+        "AtomicWriteVolumeUserFields CSIVolumeHealth ClusterTrustBundleProjection EmptyDirVolumeMode "
+        "PodCertificateRequest SELinuxMount"
+    ),
     "bootstrap server": "ContainerCheckpoint",
 }
 # Followed by a running service: no restart. `feature_gates` and `document` have rows of their own above.

@@ -13,6 +13,7 @@ _HOST_PATH_TYPES = (
     "", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice",
 )  # fmt: skip
 _SHOWN = ("metadata.name", "metadata.namespace", "metadata.uid")
+MAX_USER_ID = 2**31 - 1
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 
 
@@ -51,9 +52,11 @@ def _source(volume: dict[str, Any], path: str) -> list[str]:
             errors += one_of(f"{here}.pullPolicy", source.get("pullPolicy"), PULL_POLICIES)
         case "downwardAPI" | "configMap" | "secret":
             errors += in_range(f"{here}.defaultMode", source.get("defaultMode"), 0, 0o777)
+            errors += in_range(f"{here}.defaultUser", source.get("defaultUser"), 0, MAX_USER_ID)
             errors += _items(kind, source, here)
         case "projected":
             errors += in_range(f"{here}.defaultMode", source.get("defaultMode"), 0, 0o777)
+            errors += in_range(f"{here}.defaultUser", source.get("defaultUser"), 0, MAX_USER_ID)
             for index, part in enumerate(source.get("sources") or ()):
                 for name, projection in part.items():
                     if isinstance(projection, dict):
@@ -84,6 +87,7 @@ def _items(kind: str, source: dict[str, Any], path: str) -> list[str]:
         here, target = f"{path}.items[{index}]", item.get("path") or ""
         errors += [required(f"{here}.path")] if not target else path_errors(target, f"{here}.path")
         errors += in_range(f"{here}.mode", item.get("mode"), 0, 0o777)
+        errors += in_range(f"{here}.user", item.get("user"), 0, MAX_USER_ID)
         if kind == "downwardAPI":
             errors += _shown_field(item, here)
         elif not item.get("key"):

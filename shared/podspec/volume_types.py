@@ -11,16 +11,19 @@ _S, _B, _I32 = Scalar.STRING, Scalar.BOOLEAN, Scalar.INT32
 LOCAL_REF: Struct = {"name": _S}
 FIELD_REF: Struct = {"apiVersion": _S, "fieldPath": _S}
 RESOURCE_REF: Struct = {"containerName": _S, "resource": _S, "divisor": Scalar.QUANTITY}
-_ITEMS = ListOf({"key": _S, "path": _S, "mode": _I32})
-_DOWNWARD_ITEMS = ListOf({"path": _S, "mode": _I32, "fieldRef": FIELD_REF, "resourceFieldRef": RESOURCE_REF})
+_USER = Scalar.INT64
+_ITEMS = ListOf({"key": _S, "path": _S, "mode": _I32, "user": _USER})
+_DOWNWARD_ITEMS = ListOf(
+    {"path": _S, "mode": _I32, "user": _USER, "fieldRef": FIELD_REF, "resourceFieldRef": RESOURCE_REF}
+)
 # The sources of a projected volume; all of them are mounted.
 PROJECTIONS: Struct = {
     "secret": {"name": _S, "items": _ITEMS, "optional": _B},
     "configMap": {"name": _S, "items": _ITEMS, "optional": _B},
     "downwardAPI": {"items": _DOWNWARD_ITEMS},
-    "serviceAccountToken": {"audience": _S, "expirationSeconds": Scalar.INT64, "path": _S},
-    "clusterTrustBundle": {},
-    "podCertificate": {},
+    "serviceAccountToken": {"audience": _S, "expirationSeconds": Scalar.INT64, "path": _S, "user": _USER},
+    "clusterTrustBundle": {"user": _USER},
+    "podCertificate": {"user": _USER},
 }
 
 
@@ -45,23 +48,27 @@ TYPES: dict[str, VolumeType] = {
     ),
     "hostPath": VolumeType(fields={"path": _S, "type": _S}, mounted=True, mounted_persistent=True),
     "configMap": VolumeType(
-        fields={"name": _S, "items": _ITEMS, "defaultMode": _I32, "optional": _B},
+        fields={"name": _S, "items": _ITEMS, "defaultMode": _I32, "defaultUser": _USER, "optional": _B},
         mounted=True,
         directory="kubernetes.io~configmap",
         refers="configmaps (via configmap volumes)",
     ),
     "secret": VolumeType(
-        fields={"secretName": _S, "items": _ITEMS, "defaultMode": _I32, "optional": _B},
+        fields={"secretName": _S, "items": _ITEMS, "defaultMode": _I32, "defaultUser": _USER, "optional": _B},
         mounted=True,
         directory="kubernetes.io~secret",
         secret="secretName",
         refers="secrets (via secret volumes)",
     ),
     "downwardAPI": VolumeType(
-        fields={"items": _DOWNWARD_ITEMS, "defaultMode": _I32}, mounted=True, directory="kubernetes.io~downward-api"
+        fields={"items": _DOWNWARD_ITEMS, "defaultMode": _I32, "defaultUser": _USER},
+        mounted=True,
+        directory="kubernetes.io~downward-api",
     ),
     "projected": VolumeType(
-        fields={"sources": ListOf(PROJECTIONS), "defaultMode": _I32}, mounted=True, directory="kubernetes.io~projected"
+        fields={"sources": ListOf(PROJECTIONS), "defaultMode": _I32, "defaultUser": _USER},
+        mounted=True,
+        directory="kubernetes.io~projected",
     ),
     "persistentVolumeClaim": VolumeType(
         fields={"claimName": _S, "readOnly": _B},

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from services.volume.adapters import root_dir
+from services.volume.adapters.atomic_writer import AtomicWriter
 from services.volume.adapters.mounts import bind_to_itself, mount_table, mount_tmpfs, unmount
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.files.files_source import Files
@@ -121,6 +122,13 @@ def test_a_tmpfs_has_the_mode_that_its_pod_asks_for(directories: PodDirectories)
     source = EmptyDir("Memory", 1 << 20, mode=0o1750)
     path = Path(volumes.set_up("u", "shm", source, SetUpInputs()))
     assert (mounts_at(path), path.stat().st_mode & 0o7777) == (1, 0o1750)
+
+
+def test_files_belong_to_the_users_that_their_pod_names(tmp_path: Path) -> None:
+    payload = {"x": PayloadFile(b"x", 0o400, 4242), "y": PayloadFile(b"y", 0o400)}
+    AtomicWriter(tmp_path).write(payload, wall=1.0)
+    status = [(tmp_path / name).stat() for name in "xy"]
+    assert [(one.st_uid, one.st_mode & 0o777) for one in status] == [(4242, 0o400), (0, 0o400)]
 
 
 def test_a_volume_with_an_fs_group_belongs_to_the_group(directories: PodDirectories) -> None:

@@ -42,6 +42,7 @@ class FilesPlugin(VolumePlugin[Files]):
         files = Files(
             parts=cls.parts(reader, volume, source),
             default_mode=number(source.get("defaultMode")),
+            default_user=reader.user(source, "defaultUser"),
             fs_group=fs_group(pod),
             fs_user=fs_user(pod),
             nested=nested_mounts(pod, volume),

@@ -159,6 +159,11 @@ ITEM = {"path": "a", "fieldRef": FIELD}
         ({"volumes": [{"emptyDir": {}}]}, "spec.volumes[0].name: Required value"),
         (volume(emptyDir={"sizeLimit": "big"}), "spec.volumes[0].emptyDir.sizeLimit: Invalid value"),
         (volume(emptyDir={"sizeLimit": -1}), "spec.volumes[0].emptyDir.sizeLimit: Forbidden"),
+        (volume(secret={"secretName": "s", "defaultUser": -1}), "spec.volumes[0].secret.defaultUser: Invalid value"),
+        (
+            volume(configMap={"name": "c", "items": [{"key": "k", "path": "p", "user": 2**31}]}),
+            "spec.volumes[0].configMap.items[0].user: Invalid value",
+        ),
         (volume(emptyDir={"mode": 0o2000}), "spec.volumes[0].emptyDir.mode: Invalid value"),
         (volume(hostPath={"path": "/a/../b"}), "spec.volumes[0].hostPath.path: Invalid value"),
         (volume(hostPath={"path": "/a", "type": "Pipe"}), "spec.volumes[0].hostPath.type: Unsupported value"),

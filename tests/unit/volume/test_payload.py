@@ -311,3 +311,59 @@ def test_odd_objects_are_errors_and_never_crashes(kind: str, source: Any, data: 
         clean_paths(make_payload(found.source, gathered))
     except ContentError as error:
         assert str(error)
+
+
+OWNED = Node(allocatable={"cpu": "4"}, gates=frozenset({"AtomicWriteVolumeUserFields"}))
+OF_FIELD = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}
+OF_TOKEN = {"path": "token", "expirationSeconds": 3607}
+
+
+def owners(volume: dict[str, Any], node: Node = OWNED, **spec: Any) -> dict[str, int | None]:
+    source = read(volume, node, **spec).source
+    assert isinstance(source, Files)
+    return {path: file.owner for path, file in make_payload(source, FOUND).items()}
+
+
+def test_a_file_belongs_to_the_user_of_its_item_else_to_that_of_the_volume() -> None:
+    items = [{"key": "user", "path": "u", "user": 1000}, {"key": "key", "path": "k"}]
+    assert owners(secret(items=items)) == {"u": 1000, "k": None}
+    assert owners(secret(items=items, defaultUser=2000)) == {"u": 1000, "k": 2000}
+    assert owners(config(defaultUser=0)) == {"a": 0, "b": 0, "bin": 0}
+    shown = {
+        "downwardAPI": {
+            "defaultMode": 0o644,
+            "defaultUser": 7,
+            "items": [OF_FIELD, {**OF_FIELD, "path": "n", "user": 8}],
+        }
+    }
+    assert owners(shown) == {"name": 7, "n": 8}
+
+
+def test_each_source_of_a_projected_volume_may_have_its_own_user() -> None:
+    sources: list[dict[str, Any]] = [
+        {"secret": {"name": "s", "items": [{"key": "key", "path": "k", "user": 1}]}},
+        {"downwardAPI": {"items": [OF_FIELD]}},
+        {"serviceAccountToken": {**OF_TOKEN, "user": 3}},
+    ]
+    volume = projected(*sources)
+    volume["projected"]["defaultUser"] = 9
+    assert owners(volume) == {"k": 1, "name": 9, "token": 3}
+
+
+def test_a_token_belongs_to_the_user_of_the_pod_where_none_is_named() -> None:
+    pod: dict[str, Any] = {"securityContext": {"runAsUser": 1234}}
+    assert owners(projected({"serviceAccountToken": OF_TOKEN}), **pod) == {"token": 1234}
+    assert owners(projected({"serviceAccountToken": {**OF_TOKEN, "user": 0}}), **pod) == {"token": 0}
+
+
+def test_without_the_feature_gate_files_belong_to_root() -> None:
+    items = [{"key": "user", "path": "u", "user": 1000}]
+    assert owners(secret(items=items, defaultUser=2000), Node()) == {"u": None}
+
+
+@pytest.mark.parametrize("user", [-1, 2**31, 2**70])
+def test_a_user_that_no_file_can_have_is_an_error_of_set_up(user: int) -> None:
+    source = read(secret(defaultUser=user), OWNED).source
+    assert isinstance(source, Files)
+    with pytest.raises(ContentError, match=f"user {user} is not from 0 to 2147483647"):
+        make_payload(source, FOUND)

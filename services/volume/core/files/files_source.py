@@ -15,6 +15,7 @@ from services.volume.core.files.pod_certificates import CertificateKey, Certific
 from services.volume.core.files.token_cache import TokenKey
 from services.volume.core.files.trust_bundles import TrustBundlePart, trust_bundle_part
 from shared.model.fields import dictionaries, dictionary, number, text
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object, name, namespace, uid
 from shared.podspec.field_ref import FieldError, field_value, resource_value
 from shared.podspec.resources import main_containers
@@ -24,11 +25,12 @@ _SUBSCRIPTED = ("metadata.annotations['", "metadata.labels['")
 
 
 class Item(Struct, frozen=True):
-    """One key of an object and the file it becomes."""
+    """One key of an object and the file it becomes. `user`: the ID of its owner, None = the default of the volume."""
 
     key: str
     path: str
     mode: int | None = None
+    user: int | None = None
 
 
 class ObjectPart(Struct, frozen=True):
@@ -46,6 +48,7 @@ class DownwardFile:
     path: str
     content: bytes = field(default=b"", repr=False)
     mode: int | None = None
+    user: int | None = None
     error: str = ""
 
 
@@ -60,6 +63,7 @@ class TokenPart(Struct, frozen=True):
 
     key: TokenKey
     path: str
+    user: int | None = None
 
 
 class RefusedPart(Struct, frozen=True):
@@ -75,13 +79,15 @@ Part = ObjectPart | DownwardPart | TokenPart | TrustBundlePart | CertificatePart
 class Files:
     """The files of one volume. Of two parts with the same path the later one counts.
 
-    `default_mode`: permission bits, None = the pod has none. `fs_group`, `fs_user`: IDs, None = ours. `nested`:
-    relative paths of directories that other volumes are mounted on. `size`: bytes of the tmpfs, 0 = the kernel's
-    default. `pod_uid`: the UID of the volume's pod.
+    `default_mode`: permission bits, None = the pod has none. `default_user`: the ID of the owner of files without one
+    of their own, None = the pod names none. `fs_group`, `fs_user`: IDs, None = ours. `nested`: relative paths of
+    directories that other volumes are mounted on. `size`: bytes of the tmpfs, 0 = the kernel's default. `pod_uid`: the
+    UID of the volume's pod.
     """
 
     parts: tuple[Part, ...]
     default_mode: int | None
+    default_user: int | None = None
     fs_group: int | None = None
     fs_user: int | None = None
     nested: tuple[str, ...] = ()
@@ -113,11 +119,15 @@ class PartReader:
         self.used_allocatable = False  # some file shows a resource of a container, which without a limit is the node's
         self._texts: dict[str, bytes] = {}  # field path -> its text, made once for all files that show it
 
+    def user(self, source: Object, field_name: str = "user") -> int | None:
+        """Return the ID of the owner that the pod names for files, None = it names none, or the gate is off."""
+        return number(source.get(field_name)) if "AtomicWriteVolumeUserFields" in self._gates else None
+
     def object(self, kind: str, source: Object, field_name: str) -> ObjectPart:
         """Return keys of a Secret or ConfigMap, whose name is in the field `field_name` of `source`."""
         key = ObjectKey(kind, namespace(self._pod), text(source.get(field_name)))
         items = tuple(
-            Item(text(item.get("key")), text(item.get("path")), number(item.get("mode")))
+            Item(text(item.get("key")), text(item.get("path")), number(item.get("mode")), self.user(item))
             for item in dictionaries(source.get("items"))
         )
         return ObjectPart(key, items, optional=source.get("optional") is True)
@@ -132,7 +142,7 @@ class PartReader:
             content = self._value(item)
         except FieldError as error:
             return DownwardFile(path, error=str(error))
-        return DownwardFile(path, content, number(item.get("mode")))
+        return DownwardFile(path, content, number(item.get("mode")), self.user(item))
 
     def _value(self, item: Object) -> bytes:
         reference = dictionary(item.get("resourceFieldRef"))
@@ -157,7 +167,7 @@ class PartReader:
             pod=name(self._pod),
             pod_uid=uid(self._pod),
         )
-        return TokenPart(key, text(source.get("path")))
+        return TokenPart(key, text(source.get("path")), self.user(source))
 
     def certificate(self, volume: str, index: int, source: Object) -> CertificatePart | RefusedPart:
         """Return key and certificate of the pod, the source `index` of the volume, as files."""
@@ -165,7 +175,8 @@ class PartReader:
             return RefusedPart("unimplemented")
         account = text(dictionary(self._pod.get("spec")).get("serviceAccountName"))
         pod = {"namespace": namespace(self._pod), "name": name(self._pod), "uid": uid(self._pod)}
-        return certificate_part({**pod, "service_account": account}, volume, index, source)
+        part = certificate_part({**pod, "service_account": account}, volume, index, source)
+        return replace(part, user=self.user(source))
 
     def trust_bundle(self, source: Object) -> TrustBundlePart | RefusedPart:
         """Return the trust anchors of ClusterTrustBundles as a file."""
@@ -174,7 +185,7 @@ class PartReader:
             return RefusedPart("ClusterTrustBundle projection requires either name or signerName to be set")
         if "ClusterTrustBundleProjection" not in self._gates:
             return RefusedPart("ClusterTrustBundle projection is not supported in static kubelet mode")
-        return part
+        return replace(part, user=self.user(source))
 
 
 def nested_mounts(pod: Object, volume: str) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from services.volume.core.files.trust_bundles import TrustBundleError, TrustBund
 from shared.model.objects import Object
 
 TOKEN_MODE = 0o600
+MAX_USER_ID = 2**31 - 1
 
 
 class FailureKind(IntEnum):
@@ -131,6 +132,7 @@ def make_payload(source: Files, gathered: SetUpInputs) -> Payload:
     for part in source.parts:
         try:
             files = _part(part, source, source.default_mode, gathered)
+            _check_owners(files)
             room -= sum(len(file.content) for file in files.values())
             if room < 0:
                 raise ContentError([Problem(f"the files of the volume have more than {MAX_PAYLOAD_BYTES} bytes")])
@@ -151,33 +153,50 @@ class _ProblemsError(Exception):
 def _part(part: Part, source: Files, mode: int, gathered: SetUpInputs) -> dict[str, PayloadFile]:
     match part:
         case ObjectPart(key):
-            return _object(part, mode, gathered.objects.get(key) or FoundObject())
+            return _object(part, mode, source.default_user, gathered.objects.get(key) or FoundObject())
         case DownwardPart(files):
             if failed := [Problem(file.error) for file in files if file.error]:
                 raise _ProblemsError(*failed)
-            return {file.path: PayloadFile(file.content, mode if file.mode is None else file.mode) for file in files}
-        case TokenPart(key, path):
+            return {
+                file.path: PayloadFile(
+                    file.content, mode if file.mode is None else file.mode, _owner(file.user, source.default_user)
+                )
+                for file in files
+            }
+        case TokenPart(key, path, user):
             found = gathered.tokens.get(key) or FoundToken(problem=Problem("failed to fetch token: not asked for"))
             if found.problem is not None:
                 raise _ProblemsError(found.problem)
-            return {path: _credential(found.token.encode(), mode, source)}
+            return {path: _credential(found.token.encode(), mode, source, user)}
         case TrustBundlePart(key, path):
             anchors = _trust_anchors(part, source, gathered.objects.get(key) or FoundObject())
-            return {path: _credential(anchors, mode, source)}
+            return {path: _credential(anchors, mode, source, part.user)}
         case CertificatePart(key):
             certificate = gathered.certificates.get(key) or FoundCertificate(problem=Problem(NOT_ISSUED))
             if certificate.credential is None:
                 raise _ProblemsError(certificate.problem or Problem(NOT_ISSUED))
             contents = files_of(part, certificate.credential)
-            return {path: _credential(content, mode, source) for path, content in contents.items()}
+            return {path: _credential(content, mode, source, part.user) for path, content in contents.items()}
         case RefusedPart(reason):
             raise _ProblemsError(Problem(reason))
 
 
-def _credential(content: bytes, mode: int, source: Files) -> PayloadFile:
-    """Return a file that only the pod's user may read, where the pod has one user or group for all containers."""
+def _owner(*users: int | None) -> int | None:
+    """Return the first user ID that is given; None = ours."""
+    return next((user for user in users if user is not None), None)
+
+
+def _check_owners(files: Payload) -> None:
+    for file in files.values():
+        if file.owner is not None and not 0 <= file.owner <= MAX_USER_ID:
+            raise _ProblemsError(Problem(f"user {file.owner} is not from 0 to {MAX_USER_ID}"))
+
+
+def _credential(content: bytes, mode: int, source: Files, user: int | None) -> PayloadFile:
+    """Return a file that only the pod's user may read, where the pod has one user or group for all containers. `user`:
+    its owner, None = the one that the volume names, or the pod's."""
     restricted = source.fs_user is not None or source.fs_group is not None
-    return PayloadFile(content, TOKEN_MODE if restricted else mode, source.fs_user)
+    return PayloadFile(content, TOKEN_MODE if restricted else mode, _owner(user, source.default_user, source.fs_user))
 
 
 def _trust_anchors(part: TrustBundlePart, source: Files, found: FoundObject) -> bytes:
@@ -193,7 +212,7 @@ def _trust_anchors(part: TrustBundlePart, source: Files, found: FoundObject) -> 
         raise _ProblemsError(Problem(str(error))) from None
 
 
-def _object(part: ObjectPart, mode: int, found: FoundObject) -> dict[str, PayloadFile]:
+def _object(part: ObjectPart, mode: int, default_user: int | None, found: FoundObject) -> dict[str, PayloadFile]:
     key = part.key
     if found.object is None and not (found.not_found and part.optional):
         raise _ProblemsError(found.problem or Problem(f'{key.kind.lower()} "{key.name}" not found'))
@@ -211,7 +230,8 @@ def _object(part: ObjectPart, mode: int, found: FoundObject) -> dict[str, Payloa
             raise _ProblemsError(Problem(f"{what}: {item.key}"))
         if isinstance(value, Problem):
             raise _ProblemsError(value)
-        files[item.path] = PayloadFile(value, mode if item.mode is None else item.mode)
+        owner = _owner(item.user, default_user)
+        files[item.path] = PayloadFile(value, mode if item.mode is None else item.mode, owner)
     return files
 
 

@@ -53,6 +53,7 @@ class CertificatePart(Struct, frozen=True):
     bundle_path: str = ""
     key_path: str = ""
     chain_path: str = ""
+    user: int | None = None  # the ID of the owner of the files
 
 
 @dataclass(frozen=True)
@@ -219,8 +220,12 @@ def certificate_part(pod: Mapping[str, str], volume: str, index: int, source: Ob
         seconds=number(source.get("maxExpirationSeconds")),
         annotations=tuple(sorted((str(name), str(value)) for name, value in annotations.items())),
     )
-    paths = (text(source.get(name)) for name in ("credentialBundlePath", "keyPath", "certificateChainPath"))
-    return CertificatePart(key, *paths)
+    return CertificatePart(
+        key,
+        bundle_path=text(source.get("credentialBundlePath")),
+        key_path=text(source.get("keyPath")),
+        chain_path=text(source.get("certificateChainPath")),
+    )
 
 
 def _issued(pending: Pending, status: Object, wall: float, chance: float) -> Credential:

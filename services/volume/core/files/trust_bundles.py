@@ -35,6 +35,7 @@ class TrustBundlePart(Struct, frozen=True):
     path: str
     optional: bool = False
     selector: tuple[Requirement, ...] | None = None
+    user: int | None = None  # the ID of the owner of the file
 
 
 def trust_bundle_part(source: Object) -> TrustBundlePart | None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 EMPTY_DIR_MODE = "EmptyDirVolumeMode"
 _GATES = (
     EMPTY_DIR_MODE,
+    "AtomicWriteVolumeUserFields",
     "CSIVolumeHealth",
     "ClusterTrustBundleProjection",
     "PodCertificateRequest",
