@@ -36,6 +36,7 @@ from shared.kube.request_queue import Urgency
 from shared.metrics.registry import Registry
 from shared.model.shutdown_groups import configured_groups
 from shared.tracing.tracer import Tracer
+from shared.version import is_since
 
 NO_LIMIT = -1
 REQUEST_TIMEOUT_SECONDS = 60.0  # the default limit of the API server itself
@@ -59,13 +60,16 @@ def clients_of(
     client = partial(kube_client, run_dir, refused=refused, metrics=metrics, tracer=tracer)
     qps, burst = rate_share("status", config.kube_api_qps, config.kube_api_burst)
     kube = client(qps=qps, burst=burst, timeout=REQUEST_TIMEOUT_SECONDS)
+    events = config.event_record_qps
+    if events == 0 and is_since(config.emulated_version, "1.37"):  # before, 0 is the client library's own 5
+        events = NO_LIMIT
     return Clients(
         heartbeat=client(qps=NO_LIMIT, burst=0, timeout=timeout),
         kube=kube,
         tokens=kube.behind(),
         reviews=kube.behind(Urgency.THIRD),
         token_reviews=kube.behind(Urgency.FOURTH),
-        events=client(qps=config.event_record_qps, burst=config.event_burst, timeout=REQUEST_TIMEOUT_SECONDS),
+        events=client(qps=events, burst=config.event_burst, timeout=REQUEST_TIMEOUT_SECONDS),
     )
 
 

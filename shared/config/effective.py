@@ -197,7 +197,7 @@ class EffectiveConfig:
     change_detection_strategy: str = _of("configMapAndSecretChangeDetectionStrategy", "Watch")  # Watch | Cache | Get
     kube_api_qps: int = _of("kubeAPIQPS", 50)
     kube_api_burst: int = _of("kubeAPIBurst", 100)
-    event_record_qps: int = _of("eventRecordQPS", 50)  # 0 = the client default
+    event_record_qps: int = _of("eventRecordQPS", 50)  # 0 = the client default, since 1.37 no limit
     event_burst: int = _of("eventBurst", 100)
 
     node_page_port: int = 0  # on 127.0.0.1, without credentials; 0 = none

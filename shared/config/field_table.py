@@ -118,7 +118,10 @@ FIELDS: tuple[Field, ...] = (
     Field("kubeAPIQPS", I32, default=50, flag="kube-api-qps", low=0, doc="requests to the API server per second"),
     Field("kubeAPIBurst", I32, default=100, zero=UNSET, flag="kube-api-burst", low=0,
           doc="requests to the API server that may be sent at once, above the rate"),
-    Field("eventRecordQPS", I32, default=50, flag="event-qps", low=0, doc="Events recorded per second"),
+    Field(
+        "eventRecordQPS", I32, default=50, flag="event-qps", low=0,
+        doc="Events recorded per second; 0 = 5, with the emulatedVersion 1.37 no limit",
+    ),
     Field("eventBurst", I32, default=100, zero=UNSET, flag="event-burst", low=0,
           doc="Events that may be recorded at once, above the rate"),
     # runtime, images, logs

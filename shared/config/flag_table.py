@@ -43,7 +43,7 @@ class RemovedFlag(Struct, frozen=True):
 _B, _INT, _I32, _D = FlagKind.BOOL, FlagKind.INT, FlagKind.INT32, FlagKind.DURATION
 _GARBAGE = "dead containers go with their pods; set evictionHard in the file given with --config"
 _GOES = "it will be removed without a replacement"
-_CADVISOR = "it belongs to cAdvisor, which this agent does not contain; no effect"
+_CADVISOR = "removed in 1.37, whose kubelet refuses it; it belongs to cAdvisor, which is not in this agent: no effect"
 _REMOTE = "the container runtime is always a remote one, and settles it itself; leave the flag out"
 
 _OWN: tuple[Flag, ...] = (

@@ -56,45 +56,67 @@ _1_35 = """
     UserNamespacesSupport B+
 """
 _1_37 = """
+    AllowUnsafeMalformedObjectDeletion B+
     APIServerTracing GONE+L
+    APIServerWebhookAuthenticationToken A-
     AtomicWriteVolumeUserFields A-
     AuthorizeNodeWithSelectors GONE+L
     ClusterTrustBundle GA+
     ClusterTrustBundleProjection GA+
+    CompositePodGroup A-
+    ConcurrentWatchObjectDecode B+
     DefaultPodSysctls A-
     DisableCPUQuotaWithExclusiveCPUs GA+L
+    DRADerivedAttributes A-
+    DRADeviceCompatibilityGroups A-
+    DRADeviceTaintRules GA+
     DRADeviceTaints GA+L
     DRAExtendedResource GA+L
     DRAOptionalNodeOperations A-
+    DRAPartitionableDevicesType A-
     DRAPrioritizedList GA+L
     DRAResourceClaimDeviceStatus GA+L
     DRAWorkloadResourceClaims B-
     EmptyDirVolumeMode A-
+    EtcdRangeStream B+
+    ExcludeAdmissionWebhookVirtualResources B+
+    GenericWorkload B-
     GRPCContainerProbeTLS A-
     H2CContainerProbe A-
     HostnameOverride GA+L
+    HPAConfigurableTolerance GA+
+    HPAScaleToZero B+
     HugepageAwareEviction B+
     InPlacePodVerticalScalingInitContainers GA+L
     InPlacePodVerticalScalingMemoryBackedVolumes A-
+    InPlacePodVerticalScalingSchedulerPreemption A-
     KubeletInUserNamespace B+
+    ManifestBasedAdmissionControlConfig B+
+    MaxUnavailableStatefulSet B+
     MemoryQoS B+
+    NativeHistograms B+
     NodeDeclaredFeatures GA+L
     NodeLifecycleConditions A-
+    PersistentVolumeClaimUnusedSinceTime B+
     PLEGOnDemandRelist GA+
     PodAndContainerStatsFromCRI B-
     PodCertificateRequest GA+
-    PodInfoAPI B-
+    PodGroupPreemptionPolicy A-
     PodLevelResourceManagers B-
     PodLifecycleSleepAction GONE+L
     PodLifecycleSleepActionAllowZero GONE+L
     PodReadyToStartContainersCondition GA+L
-    PodsAPI -
+    PodsAPI B+
     PreventStaticPodAPIReferences GONE+L
     RelaxedDNSSearchValidation GONE+L
+    RelaxedServiceNameValidation GA+
     ResourceHealthStatus GA+
     SELinuxMount GA+
     SidecarContainers GONE+L
+    StatefulSetRecreateStrategy A-
+    StorageCapacityScoring B+
     VolumeBindMountOptions A-
+    VolumeLimitScaling B+
 """
 _STAGES = {"A": Stage.ALPHA, "B": Stage.BETA, "GA": Stage.GA, "Dep": Stage.DEPRECATED, "GONE": Stage.REMOVED}
 

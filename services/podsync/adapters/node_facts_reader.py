@@ -132,6 +132,7 @@ def read_machine_facts(config: EffectiveConfig, resources: NodeResources) -> Mac
         taints=config.register_with_taints,
         allocatable=resources.allocatable,
         kernel=kernel_version(),
+        release=config.emulated_version,
         apparmor=_text("/sys/module/apparmor/parameters/enabled").startswith("Y"),
         allowed_unsafe_sysctls=config.allowed_unsafe_sysctls,
         limited_swap=_swap_controller(cgroup_v2=True)

@@ -49,6 +49,24 @@ async def test_the_rates_of_all_clients_add_up_to_the_configured_one(
     assert [client.urgency for client in urgencies] == [0, 1, 0, 1, 2, 3]
 
 
+@pytest.mark.parametrize(("release", "qps", "given"), [("1.36", 0, 0), ("1.37", 0, -1), ("1.37", 3, 3)])
+@on_virtual_time
+async def test_event_record_qps_of_0_is_no_limit_since_kubernetes_1_37(
+    release: str, qps: int, given: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, the client takes 0 for its own 5 requests a second; a negative rate is no limit."""
+    rates: dict[float, float] = {}
+
+    def client(_: Any, *, qps: float, burst: int, **__: Any) -> RecordedClient:
+        rates[burst] = qps
+        return RecordedClient([])
+
+    monkeypatch.setattr(status, "kube_client", client)
+    node = ClusterNode(tmp_path, emulated_version=release, event_record_qps=qps, event_burst=4)
+    status.clients_of(node.config, lambda _: None, Registry())
+    assert rates[4] == given
+
+
 @pytest.mark.parametrize(
     ("qps", "burst", "together"), [(50, 100, (50, 100)), (0, 0, (5, 10)), (1, 2, (1, 2)), (1, 1, (1, 2))]
 )

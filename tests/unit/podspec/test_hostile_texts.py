@@ -31,6 +31,7 @@ from shared.model import quantity
 from shared.podspec import expansion, field_ref, hashing, image_name, names, node_selector, ports
 from shared.podspec.exec_space import MAX_STRING_BYTES
 from shared.time.timestamps import parse_rfc3339
+from shared.version import KUBERNETES_VERSION
 from tests.unit.examples import examples
 
 LONGEST = 128 << 10  # characters
@@ -130,7 +131,9 @@ READERS: dict[str, Callable[[str], object]] = {
         {"metadata": {"name": "p"}, "spec": {"hostname": text, "hostAliases": [{"ip": text, "hostnames": [text]}]}},
         ("10.0.0.1",), "cluster.local", text,
     ),
-    "sysctl": lambda text: sysctls.refusal({"spec": {"securityContext": {"sysctls": [{"name": text}]}}}, (6, 1), ()),
+    "sysctl": lambda text: sysctls.refusal(
+        {"spec": {"securityContext": {"sysctls": [{"name": text}]}}}, (6, 1), (), KUBERNETES_VERSION
+    ),
     "node selector": _selector,
     "payload path": payload_paths.path_error,
     "mount table": mountinfo.parse,

@@ -11,6 +11,7 @@ from services.podsync.core.placement.device_policy import NO_PLUGINS, PluginDevi
 from services.podsync.core.placement.placing import NodePlacer
 from shared.model.objects import Object
 from shared.podspec.resources import is_extended
+from shared.version import KUBERNETES_VERSION
 
 
 class MachineFacts(Struct, frozen=True, kw_only=True):
@@ -21,6 +22,7 @@ class MachineFacts(Struct, frozen=True, kw_only=True):
     taints: tuple[Mapping[str, str], ...] = ()  # as at registration
     allocatable: Mapping[str, str] = field(default_factory=dict)  # resource -> quantity text
     kernel: tuple[int, int] = (0, 0)  # major, minor
+    release: str = KUBERNETES_VERSION  # of Kubernetes, one of RELEASES
     apparmor: bool = False  # enabled on the host
     allowed_unsafe_sysctls: tuple[str, ...] = ()  # exact names, or prefixes ending in *
     limited_swap: bool = False  # containers of Burstable pods get swap in proportion to their memory request

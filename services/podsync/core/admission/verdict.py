@@ -132,7 +132,7 @@ def _check_pressure(pod: Object, view: NodeView) -> Verdict:
 
 
 def _check_sysctls(pod: Object, view: NodeView) -> Verdict:
-    text = refusal(pod, view.facts.kernel, view.facts.allowed_unsafe_sysctls)
+    text = refusal(pod, view.facts.kernel, view.facts.allowed_unsafe_sysctls, view.facts.release)
     return Verdict(reason="SysctlForbidden", message=text) if text else Verdict()
 
 

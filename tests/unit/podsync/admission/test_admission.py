@@ -159,6 +159,20 @@ def test_an_old_kernel_has_fewer_safe_sysctls() -> None:
     assert admit(pod, "Pending", a_view(), taken_by(())).reason == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "kernel"), [("net.ipv4.tcp_slow_start_after_idle", (4, 15)), ("net.ipv4.tcp_notsent_lowat", (4, 6))]
+)
+def test_two_sysctls_are_safe_since_kubernetes_1_37_and_their_kernel(name: str, kernel: tuple[int, int]) -> None:
+    pod = a_pod(securityContext={"sysctls": [{"name": name, "value": "1"}]})
+
+    def reason(release: str, minor: int) -> str:
+        facts = MachineFacts(node_name="n1", kernel=(4, minor), release=release)
+        return admit(pod, "Pending", a_view(facts=facts), taken_by(())).reason
+
+    assert reason("1.37", kernel[1]) == ""
+    assert reason("1.37", kernel[1] - 1) == reason("1.36", kernel[1]) == "SysctlForbidden"
+
+
 def test_apparmor_is_asked_for_pending_pods_only() -> None:
     pod = a_pod(container={"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}})
     assert verdict(pod, phase="Running") == Verdict()
