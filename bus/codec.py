@@ -15,7 +15,7 @@ T = TypeVar("T")
 # Kept, because building a decoder costs more than decoding a pod.
 _DECODERS: "dict[Any, msgspec.json.Decoder[Any]]" = {}
 
-PROTOCOL_VERSION = "2.8"
+PROTOCOL_VERSION = "2.9"
 MAX_MESSAGE_BYTES = (
     16 * 1024 * 1024
 )  # bytes of one encoded value, request, answer or beat; a Kubernetes object stays below 2 MiB

@@ -28,6 +28,7 @@ class MountedVolume(Struct, frozen=True, kw_only=True):
     # a supplemental group of the pod's processes: annotation `pv.beta.kubernetes.io/gid` of the PersistentVolume
     group: int | None = None
     error: str = ""  # text of the FailedMount message
+    unsupported: bool = False  # no attempt can mount a volume of its type
 
 
 class MountedVolumes(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from shared.model.conditions import VOLUME_UNSUPPORTED
 from shared.text.plain_text import plain
 from shared.text.pull_text import pull_text
 
@@ -176,8 +177,9 @@ def _waits(facts: PodFacts, spec: dict[str, Any], status: dict[str, Any]) -> Ite
         if waiting:
             yield f"the mounting of {', '.join(waiting)}"
     for condition in status.get("conditions") or []:
-        if condition.get("type") == "PodReadyToStartContainers" and condition.get("reason"):
-            yield str(condition.get("message") or condition["reason"]).removeprefix("the pod waits for ")
+        reason = condition.get("reason")
+        if condition.get("type") == "PodReadyToStartContainers" and reason not in (None, "", VOLUME_UNSUPPORTED):
+            yield str(condition.get("message") or reason).removeprefix("the pod waits for ")
     sidecars = {one.get("name") for one in spec.get("initContainers") or [] if one.get("restartPolicy") == "Always"}
     for one in status.get("initContainerStatuses") or []:
         state = one.get("state") or {}

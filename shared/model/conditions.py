@@ -5,6 +5,7 @@ from typing import Any
 
 POD_SCHEDULED = "PodScheduled"
 DISRUPTION_TARGET = "DisruptionTarget"  # shared: controllers write it as well
+VOLUME_UNSUPPORTED = "VolumePluginNotSupported"  # reason of PodReadyToStartContainers: no attempt mounts a volume of it
 # Of a pod that is stopped because the machine shuts down, and that starts again after the boot.
 SHUTDOWN_REASON = "TerminationByKubelet"
 SHUTDOWN_MESSAGE = "Pod was terminated in response to imminent node shutdown."

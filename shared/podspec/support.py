@@ -13,7 +13,7 @@ from shared.model.objects import Object
 from shared.podspec.containers import used_volumes
 from shared.podspec.references import MAX_REFERENCES, referenced_objects
 from shared.podspec.schema import join
-from shared.podspec.volume_types import PROJECTIONS, TYPES, VOLUME_TYPES
+from shared.podspec.volume_types import PROJECTIONS, TYPES
 
 MAX_CONTAINERS = 500  # of all kinds together
 MAX_VOLUMES = 1_000
@@ -44,9 +44,9 @@ class Row(Struct, frozen=True):
     effect: Effect
     consequence: str
 
-    def at(self, field: str) -> Unsupported:
-        """Return the finding for the field with this path."""
-        return Unsupported(field, self.effect, self.consequence)
+    def at(self, field: str, why: str = "") -> Unsupported:
+        """Return the finding for the field with this path, for this reason."""
+        return Unsupported(field, self.effect, f"{why}; {self.consequence}" if why else self.consequence)
 
 
 _REJECTED, _WAITS = Effect.REJECTED, Effect.WAITS
@@ -82,8 +82,18 @@ def unsupported_persistent_volume(spec: Object) -> tuple[Unsupported, ...]:
     """Return what this agent does not support of the spec of a PersistentVolume; () = everything is supported."""
     if PERSISTENT_VOLUMES & spec.keys():
         return ()
-    types = sorted(VOLUME_TYPES.keys() & spec.keys())
-    return tuple(PERSISTENT_VOLUME.at(f"spec.{name}") for name in types[:1])
+    return tuple(PERSISTENT_VOLUME.at(f"spec.{name}", why_unmounted(name)) for name in unmounted_types(spec)[:1])
+
+
+def unmounted_types(source: Object) -> list[str]:
+    """Return the types of volume that the spec of a PersistentVolume names and that are not mounted, sorted."""
+    return sorted(TYPES.keys() & source.keys() - PERSISTENT_VOLUMES)
+
+
+def why_unmounted(name: str) -> str:
+    """Return why no volume of this type is mounted, and what to use instead. `name`: its field in spec.volumes."""
+    kind = TYPES.get(name)
+    return f"the volume plugin {name} is not known" if kind is None else kind.why_unmounted(name)
 
 
 def oversize(pod: Object) -> str:
@@ -114,7 +124,7 @@ def _of_volumes(pod: Object) -> Iterator[Unsupported]:
         path = f"spec.volumes[{index}]"
         types = sorted(volume.keys() - {"name"})
         if types and not VOLUMES & volume.keys():
-            yield VOLUME_TYPE.at(join(path, types[0]))
+            yield VOLUME_TYPE.at(join(path, types[0]), why_unmounted(types[0]))
         medium = str((volume.get("emptyDir") or {}).get("medium") or "")
         if medium not in ("", "Memory"):
             yield MEDIUM.at(f"{path}.emptyDir.medium")

@@ -26,6 +26,9 @@ PROJECTIONS: Struct = {
     "podCertificate": {"user": _USER},
 }
 
+_CSI = "a PersistentVolume of the CSI driver"
+_ENDED = "a PersistentVolume of a CSI driver for other storage, as the product has ended"
+
 
 class VolumeType(msgspec.Struct, frozen=True, kw_only=True):
     """One type. A type with the field `defaultMode` gets its default."""
@@ -38,6 +41,13 @@ class VolumeType(msgspec.Struct, frozen=True, kw_only=True):
     required: tuple[str, ...] = ()  # fields that may not be empty
     secret: str = ""  # field that names the Secret with its credentials or files
     refers: str = ""  # the kind of API object that it names, in the words with which static pods are refused
+    removed: str = ""  # the release of Kubernetes that removed its plugin; "" = it has one
+    instead: str = ""  # what an operator can use in place of a type that this agent does not mount
+
+    def why_unmounted(self, name: str) -> str:
+        """Return why no volume of this type, which has this name, is mounted, and what to use instead."""
+        why = f"was removed in Kubernetes {self.removed}" if self.removed else "is not supported by this agent"
+        return f"the volume plugin {name} {why}: use {self.instead}"
 
 
 TYPES: dict[str, VolumeType] = {
@@ -102,25 +112,56 @@ TYPES: dict[str, VolumeType] = {
         required=("server", "path"),
     ),
     "local": VolumeType(fields={}, in_pod=False, mounted_persistent=True),
-    "iscsi": VolumeType(fields={"secretRef": LOCAL_REF}, secret="secretRef"),
-    "fc": VolumeType(fields={}),
-    "gitRepo": VolumeType(fields={}),
-    "glusterfs": VolumeType(fields={}, refers="endpoints (via glusterFS volumes)"),
-    "cephfs": VolumeType(fields={"secretRef": LOCAL_REF}, secret="secretRef"),
-    "rbd": VolumeType(fields={"secretRef": LOCAL_REF}, secret="secretRef"),
-    "cinder": VolumeType(fields={"secretRef": LOCAL_REF}, secret="secretRef"),
-    "azureFile": VolumeType(fields={"secretName": _S}, secret="secretName", refers="secrets (via azureFile volumes)"),
-    "azureDisk": VolumeType(fields={}),
-    "awsElasticBlockStore": VolumeType(fields={}),
-    "gcePersistentDisk": VolumeType(fields={}),
-    "flexVolume": VolumeType(fields={"driver": _S, "secretRef": LOCAL_REF}, secret="secretRef"),
-    "flocker": VolumeType(fields={}),
-    "photonPersistentDisk": VolumeType(fields={}),
-    "portworxVolume": VolumeType(fields={}),
-    "quobyte": VolumeType(fields={}),
-    "scaleIO": VolumeType(fields={"secretRef": LOCAL_REF}, secret="secretRef"),
-    "storageos": VolumeType(fields={"secretRef": LOCAL_REF}, secret="secretRef"),
-    "vsphereVolume": VolumeType(fields={}),
+    "iscsi": VolumeType(fields={"secretRef": LOCAL_REF}, secret="secretRef", instead=f"{_CSI} iscsi.csi.k8s.io"),
+    "fc": VolumeType(fields={}, instead="the CSI driver of the storage array"),
+    "gitRepo": VolumeType(fields={}, instead="an emptyDir that an init container fills with git clone"),
+    "glusterfs": VolumeType(
+        fields={},
+        refers="endpoints (via glusterFS volumes)",
+        removed="1.26",
+        instead="an nfs volume of a server that exports the GlusterFS volume",
+    ),
+    "cephfs": VolumeType(
+        fields={"secretRef": LOCAL_REF},
+        secret="secretRef",
+        removed="1.31",
+        instead=f"{_CSI} cephfs.csi.ceph.com",
+    ),
+    "rbd": VolumeType(
+        fields={"secretRef": LOCAL_REF}, secret="secretRef", removed="1.31", instead=f"{_CSI} rbd.csi.ceph.com"
+    ),
+    "cinder": VolumeType(
+        fields={"secretRef": LOCAL_REF}, secret="secretRef", instead=f"{_CSI} cinder.csi.openstack.org"
+    ),
+    "azureFile": VolumeType(
+        fields={"secretName": _S},
+        secret="secretName",
+        refers="secrets (via azureFile volumes)",
+        instead=f"{_CSI} file.csi.azure.com",
+    ),
+    "azureDisk": VolumeType(fields={}, instead=f"{_CSI} disk.csi.azure.com"),
+    "awsElasticBlockStore": VolumeType(fields={}, instead=f"{_CSI} ebs.csi.aws.com"),
+    "gcePersistentDisk": VolumeType(fields={}, instead=f"{_CSI} pd.csi.storage.gke.io"),
+    "flexVolume": VolumeType(
+        fields={"driver": _S, "secretRef": LOCAL_REF}, secret="secretRef", instead="the CSI driver of the storage"
+    ),
+    "flocker": VolumeType(fields={}, removed="1.25", instead=_ENDED),
+    "photonPersistentDisk": VolumeType(fields={}, removed="1.15", instead=f"{_CSI} csi.vsphere.vmware.com"),
+    "portworxVolume": VolumeType(fields={}, instead=f"{_CSI} pxd.portworx.com"),
+    "quobyte": VolumeType(fields={}, removed="1.25", instead=f"{_CSI} csi.quobyte.com"),
+    "scaleIO": VolumeType(
+        fields={"secretRef": LOCAL_REF},
+        secret="secretRef",
+        removed="1.21",
+        instead=f"{_CSI} csi-vxflexos.dellemc.com (Dell PowerFlex)",
+    ),
+    "storageos": VolumeType(
+        fields={"secretRef": LOCAL_REF},
+        secret="secretRef",
+        removed="1.25",
+        instead=_ENDED,
+    ),
+    "vsphereVolume": VolumeType(fields={}, instead=f"{_CSI} csi.vsphere.vmware.com"),
 }
 # The fields of each type that spec.volumes may have: exactly one of these keys makes a volume.
 VOLUME_TYPES: Struct = {name: kind.fields for name, kind in TYPES.items() if kind.in_pod}

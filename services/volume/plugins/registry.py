@@ -23,6 +23,7 @@ from services.volume.plugins.secret import SecretPlugin
 from shared.model import objects
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
+from shared.podspec.support import unmounted_types, why_unmounted
 
 Plugins = Mapping[str, type[VolumePlugin[Any]]]
 
@@ -56,7 +57,7 @@ def volume_spec(pod: Object, name: str, node: Node, plugins: Plugins = PLUGINS) 
             spec = plugin.read(pod, name, source, node)
             key = f"{plugin.name}/{name}" if plugin.persistent else ""
             return replace(spec, key=key) if isinstance(spec, VolumeSpec) else spec
-    return Refused(f"volume type {min(sources)} is not supported yet")
+    return Refused(why_unmounted(min(sources)), unsupported=True)
 
 
 def volume_of(pod: Object, name: str) -> Object | None:
@@ -94,5 +95,7 @@ def persistent_volume_spec(
             one_pod=persistent.one_pod,
             elsewhere=not persistent.is_for(node),
         )
-    why = "err=no volume plugin matched"
-    return Unprocessed(f'failed to get Plugin from volumeSpec for volume "{persistent.name}" {why}')
+    types = unmounted_types(persistent.spec)
+    why = f"err=no volume plugin matched: {why_unmounted(types[0])}" if types else "err=no volume plugin matched"
+    text = f'failed to get Plugin from volumeSpec for volume "{persistent.name}" {why}'
+    return Unprocessed(text, unsupported=bool(types))

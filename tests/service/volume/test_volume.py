@@ -20,6 +20,7 @@ from services.volume.core.reconciler import Reconciler
 from services.volume.plugins.empty_dir import EmptyDirPlugin
 from services.volume.plugins.plugin_calls import PluginCalls
 from shared.files.tree_removal import RemovalProgress
+from shared.podspec.support import why_unmounted
 from tests.service.volume.node import Node, started_node
 from tests.support.waits.deadline import WAIT_SECONDS
 
@@ -125,7 +126,8 @@ async def test_an_unsupported_volume_names_its_type(node: Node) -> None:
     async with node.volume():
         state = await node.mounted.until(bool)
         await node.events.until(bool)
-    assert state["u"].volumes["key"].error.endswith("volume type iscsi is not supported yet")
+    assert state["u"].volumes["key"].error.endswith(why_unmounted("iscsi"))
+    assert state["u"].volumes["key"].unsupported
 
 
 async def test_a_restart_finds_what_is_there_and_changes_nothing_on_disk(node: Node) -> None:

@@ -95,7 +95,7 @@ async def turns(count: int = 5) -> None:
 
 async def test_a_second_copy_gets_the_kept_answer(caller: Caller) -> None:
     first = await caller.ask(head())
-    assert first == (AnswerHead(v="2.8", id=1, type="Sum"), b'{"total":2,"padding":""}')
+    assert first == (AnswerHead(v="2.9", id=1, type="Sum"), b'{"total":2,"padding":""}')
     assert await caller.ask(head()) == first
     assert await caller.ask(head(), None) == first
 
@@ -115,7 +115,7 @@ async def test_of_several_copies_under_way_the_newest_is_answered_once(caller: C
 
 
 async def test_a_reminder_of_a_request_that_never_came_is_answered_with_unknown(caller: Caller, adder: Adder) -> None:
-    assert await caller.ask(head(), None) == (AnswerHead(v="2.8", id=1, unknown=True), b"")
+    assert await caller.ask(head(), None) == (AnswerHead(v="2.9", id=1, unknown=True), b"")
     assert (await caller.ask(head()))[1] == b'{"total":2,"padding":""}'
     assert adder.total == 2
 
@@ -204,7 +204,7 @@ async def test_the_bodies_of_requests_under_way_are_bounded(
 async def test_every_failure_is_answered_with_one_line(
     caller: Caller, request_type: str, body: bytes, line: str
 ) -> None:
-    assert await caller.ask(head(request=request_type), body) == (AnswerHead(v="2.8", id=1, error=line), b"")
+    assert await caller.ask(head(request=request_type), body) == (AnswerHead(v="2.9", id=1, error=line), b"")
 
 
 async def test_an_answer_over_the_cap_is_a_refusal(caller: Caller, adder: Adder) -> None:

@@ -13,7 +13,7 @@ def test_a_beat_carries_numbers_progress_and_troubles() -> None:
     content.progress("events", 7.0)
     content.trouble("runtime", "runtime not\nreachable")
     beat = content.beat(8.0, [ledger])
-    assert (beat.service, beat.incarnation, beat.pid, beat.sent_at, beat.protocol) == ("podsync", "i", 42, 8.0, "2.8")
+    assert (beat.service, beat.incarnation, beat.pid, beat.sent_at, beat.protocol) == ("podsync", "i", 42, 8.0, "2.9")
     assert beat.streams == {"pods.status": 1}
     assert beat.progress == {"events": 7.0}
     assert beat.troubles == ("runtime not reachable",)

@@ -4,7 +4,7 @@ from bus import frames
 from bus.exchange import MAX_UNREAD_BYTES, Exchange, Unread
 from bus.frames import RequestHead
 
-HEAD = RequestHead(v="2.8", client="podsync/1", id=7, type="Sum", deadline=5.0)
+HEAD = RequestHead(v="2.9", client="podsync/1", id=7, type="Sum", deadline=5.0)
 
 
 def test_bodies_fit_up_to_the_limit_and_again_once_they_are_read() -> None:

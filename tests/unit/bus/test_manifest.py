@@ -115,5 +115,5 @@ class TestFile:
             f'{{"protocol":"3.0","run_dir":"{tmp_path}","addresses":{{}},'
             f'"config_file":"{written.config_file}","embedded_containerd":false}}'
         )
-        with pytest.raises(OperatorError, match=r"is of bus protocol 3\.0, this is 2\.8"):
+        with pytest.raises(OperatorError, match=r"is of bus protocol 3\.0, this is 2\.9"):
             manifest.read_manifest(tmp_path)

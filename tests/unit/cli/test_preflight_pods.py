@@ -53,10 +53,9 @@ def test_an_unsupported_volume_keeps_a_pod_from_running_static_or_not() -> None:
         pod = a_pod(volumes=[{"name": "v", "iscsi": {}}], annotations=annotations)
         assert verdict(pod) == (Verdict.CANNOT, ["spec.volumes[0].iscsi"])
     shown = text(verdict_on(pod, NodeSupport()))
-    assert (
-        "  cannot run yet shop/web: spec.volumes[0].iscsi: the volume is not mounted: the pod waits with the event"
-        in (shown[2][:105])
-    )
+    why = "the volume plugin iscsi is not supported by this agent: use a PersistentVolume of the CSI driver"
+    assert shown[2].startswith(f"  cannot run yet shop/web: spec.volumes[0].iscsi: {why}")
+    assert shown[2].endswith("the volume is not mounted: the pod waits with the event FailedMount")
     assert shown[-1] == "this agent cannot take over yet: 1 problem, 0 warnings"
 
 

@@ -24,10 +24,11 @@ from shared.podspec.support import (
     unsupported,
     unsupported_persistent_volume,
 )
-from shared.podspec.volume_types import PROJECTIONS, VOLUME_TYPES
+from shared.podspec.volume_types import PROJECTIONS, TYPES, VOLUME_TYPES
 from tests.unit.podsync.cri.container_messages import a_pod
 
-LIMITS = Path(__file__).parents[3] / "docs" / "limits.md"
+DOCS = Path(__file__).parents[3] / "docs"
+LIMITS = DOCS / "limits.md"
 CLAIMED = ("persistentVolumeClaim", "ephemeral")  # stand for a PersistentVolume
 NODE = Node(memory=1, csi_driver={"spec": {"volumeLifecycleModes": ["Ephemeral"]}})
 GATES = frozenset(("ClusterTrustBundleProjection", "PodCertificateRequest"))
@@ -59,6 +60,18 @@ def test_the_page_repeats_the_table() -> None:
         field, effect, consequence = (cell.strip() for cell in line.strip("|").split("|"))
         assert field.replace("`", "") == begin.replace("`", "")
         assert (effect, consequence.replace("`", "")) == (row.effect, row.consequence)
+
+
+def test_the_page_of_volume_types_has_a_row_for_each_type_with_its_status() -> None:
+    lines = [line.strip("|").split("|") for line in (DOCS / "volume-types.md").read_text().splitlines()]
+    rows = {cells[0].strip().strip("`"): cells[1].strip() for cells in lines if cells[0].strip().startswith("`")}
+    assert rows.keys() == TYPES.keys()
+    for name, kind in TYPES.items():
+        if kind.mounted or kind.mounted_persistent:
+            assert rows[name].startswith("mounted")
+        else:
+            begin = f"removed in Kubernetes {kind.removed}" if kind.removed else "not built"
+            assert rows[name].replace("`", "") == f"{begin}: use {kind.instead}"
 
 
 def test_the_supported_volumes_are_the_plugins() -> None:

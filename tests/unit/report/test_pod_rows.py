@@ -112,6 +112,14 @@ def test_a_pod_without_a_sandbox_waits_for_what_its_condition_says() -> None:
     assert row({**status, "conditions": [{"type": "PodReadyToStartContainers", "status": "False"}]})[1] != ""
 
 
+def test_a_volume_that_is_never_mounted_is_named_once() -> None:
+    volumes = {"volumes": {"v": {"state": "error", "error": "no plugin", "unsupported": True}}}
+    condition = {"type": "PodReadyToStartContainers", "status": "False", "reason": "VolumePluginNotSupported"}
+    status = {"phase": "Pending", "containerStatuses": [container("a", waiting("ContainerCreating"))]}
+    shown = {**status, "conditions": [{**condition, "message": "the pod waits for volume v: no plugin"}]}
+    assert row(shown, volumes=volumes) == ("ContainerCreating", "volume v: no plugin")
+
+
 def test_a_rejected_pod_waits_for_nothing_and_shows_the_reason() -> None:
     status = {"phase": "Failed", "reason": "OutOfcpu", "message": "no room"}
     assert row(status, admitted={"rejected": "OutOfcpu", "state": "sync"}) == (

@@ -14,6 +14,7 @@ from services.volume.core.specs.volume_spec import Node, VolumeSpec
 from services.volume.plugins.registry import volume_spec
 from shared.model.objects import Object
 from shared.pods.failures import RETRIES, PodFailures
+from shared.podspec.support import why_unmounted
 from tests.unit.volume.reconciling import World
 
 MISSING = "Unable to attach or mount volumes: unmounted volumes=[{}], unattached volumes=[], "
@@ -59,7 +60,7 @@ def test_a_volume_that_cannot_be_mounted_at_all_is_one_that_failed_to_be_process
     world.admit("key")
     assert len(messages(world)) == 1
     world.now += 123.0
-    why = "volume type iscsi is not supported yet"
+    why = why_unmounted("iscsi")
     assert messages(world) == [MISSING.format("key") + f"failed to process volumes=[key]: {why}"]
 
 

@@ -11,6 +11,7 @@ from services.volume.core.operations.operations import (
     UnmountVolume,
 )
 from services.volume.core.operations.outcome import Outcome
+from shared.podspec.support import why_unmounted
 from tests.unit.volume.reconciling import World
 
 
@@ -72,7 +73,7 @@ def test_an_error_is_published_at_once_while_other_volumes_are_being_mounted(wor
 def test_an_unsupported_type_is_an_error_and_one_event_and_no_operation(world: World) -> None:
     world.admit("key", "cache")
     assert world.started() == ["MountVolume cache"]
-    message = 'MountVolume.SetUp failed for volume "key" : volume type iscsi is not supported yet'
+    message = f'MountVolume.SetUp failed for volume "key" : {why_unmounted("iscsi")}'
     assert [event.message for event in world.reconciler.events("u", world.now)] == [message]
     assert world.reconciler.events("u", world.now) == []
     assert (world.view() or {})["key"] == ("error", message)

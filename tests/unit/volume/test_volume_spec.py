@@ -4,15 +4,17 @@ from typing import Any
 
 import pytest
 
-from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
+from services.volume.core.specs.persistent_volume import PersistentVolume
+from services.volume.core.specs.volume_spec import Node, Refused, Unprocessed, VolumeSpec
 from services.volume.plugins.empty_dir import EmptyDir
 from services.volume.plugins.host_path import HostPath
-from services.volume.plugins.registry import volume_spec
+from services.volume.plugins.registry import persistent_volume_spec, volume_spec
 
 GIB = 2**30
 
 
 NODE = Node(memory=8 * GIB)
+OF_DRIVER = "a PersistentVolume of the CSI driver"
 
 
 def source(volume: dict[str, Any], node: Node = NODE, **spec: Any) -> object:
@@ -91,13 +93,50 @@ def test_a_host_path_is_a_path_and_a_type() -> None:
 @pytest.mark.parametrize(
     ("volume", "reason"),
     [
-        ({"iscsi": {"iqn": "d"}}, "volume type iscsi is not supported yet"),
         ({"emptyDir": {"medium": "HugePages-2Mi"}}, "emptyDir medium HugePages-2Mi is not supported yet"),
         ({"emptyDir": {"medium": "Floppy"}}, 'unknown storage medium "Floppy"'),
     ],
 )
 def test_what_cannot_be_mounted_is_refused_by_name(volume: dict[str, Any], reason: str) -> None:
     assert source(volume) == Refused(reason)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("iscsi", f"the volume plugin iscsi is not supported by this agent: use {OF_DRIVER} iscsi.csi.k8s.io"),
+        ("rbd", f"the volume plugin rbd was removed in Kubernetes 1.31: use {OF_DRIVER} rbd.csi.ceph.com"),
+        ("ofALaterRelease", "the volume plugin ofALaterRelease is not known"),
+    ],
+)
+def test_a_type_that_is_not_mounted_names_its_plugin_and_what_to_use_instead(kind: str, reason: str) -> None:
+    assert source({kind: {}}) == Refused(reason, unsupported=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "release"),
+    [
+        ("photonPersistentDisk", "1.15"),
+        ("scaleIO", "1.21"),
+        ("flocker", "1.25"),
+        ("quobyte", "1.25"),
+        ("storageos", "1.25"),
+        ("glusterfs", "1.26"),
+        ("cephfs", "1.31"),
+        ("rbd", "1.31"),
+    ],
+)
+def test_a_removed_plugin_names_the_release_that_removed_it_inline_and_as_a_persistent_volume(
+    kind: str, release: str
+) -> None:
+    inline = source({kind: {}})
+    persistent = persistent_volume_spec(
+        {}, PersistentVolume(name="pv", spec={kind: {}}, annotations={}, claim={}), Node()
+    )
+    for refused in (inline, persistent):
+        assert isinstance(refused, Refused) and refused.unsupported
+        assert f"the volume plugin {kind} was removed in Kubernetes {release}: use " in refused.reason
+    assert isinstance(persistent, Unprocessed) and "no volume plugin matched" in persistent.reason
 
 
 def test_a_volume_the_pod_does_not_have_is_refused() -> None:

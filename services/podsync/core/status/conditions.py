@@ -10,10 +10,18 @@ from services.podsync.core.pod.allocation import RESIZE_IN_PROGRESS, RESIZE_PEND
 from services.podsync.core.pod.awaited_claims import CLAIM_NOT_PREPARED, describe_failed, holds_claims
 from services.podsync.core.pod.device_need import PLUGIN_NOT_READY, describe_wait
 from services.podsync.core.pod.tracked_pod import TERMINAL_PHASES, TrackedPod
+from services.podsync.core.pod.unsupported_volumes import describe_unsupported
 from services.podsync.core.status.container_status import ContainerStatuses
 from services.podsync.core.sync.actions import decide_sandbox
 from services.podsync.core.sync.restart_rules import may_restart_all
-from shared.model.conditions import DISRUPTION_TARGET, POD_CONDITIONS, SHUTDOWN_MESSAGE, SHUTDOWN_REASON, is_of_shutdown
+from shared.model.conditions import (
+    DISRUPTION_TARGET,
+    POD_CONDITIONS,
+    SHUTDOWN_MESSAGE,
+    SHUTDOWN_REASON,
+    VOLUME_UNSUPPORTED,
+    is_of_shutdown,
+)
 from shared.podspec.resources import is_sidecar
 from shared.time.timestamps import rfc3339
 
@@ -96,13 +104,18 @@ def _ready_to_start(tracked: TrackedPod) -> ConditionValue:
 
 
 def _without_sandbox(tracked: TrackedPod) -> ConditionValue:
-    """Return the condition of a pod that has no sandbox: it may wait for a resource claim whose driver is away. Until
-    volume has published the claims, it is what was shown of them last."""
+    """Return the condition of a pod that has no sandbox: it may have a volume of a type that is not mounted, or wait
+    for a resource claim whose driver is away. Until volume has published volumes or claims, it is what was shown of
+    them last."""
+    if text := describe_unsupported(tracked):
+        return ConditionValue(False, VOLUME_UNSUPPORTED, f"the pod waits for {text}")
     if text := describe_failed(tracked):
         return ConditionValue(False, CLAIM_NOT_PREPARED, f"the pod waits for {text}")
-    before = next((c for c in tracked.status.get("conditions") or () if c.get("reason") == CLAIM_NOT_PREPARED), None)
-    if before is not None and tracked.claims is None and not tracked.claims_known:
-        return ConditionValue(False, CLAIM_NOT_PREPARED, str(before.get("message") or ""))
+    unknown = [VOLUME_UNSUPPORTED] if tracked.volumes is None else []
+    unknown += [CLAIM_NOT_PREPARED] if tracked.claims is None and not tracked.claims_known else []
+    before = next((c for c in tracked.status.get("conditions") or () if c.get("reason") in unknown), None)
+    if before is not None:
+        return ConditionValue(False, before["reason"], str(before.get("message") or ""))
     return ConditionValue(False)
 
 

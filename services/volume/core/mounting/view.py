@@ -69,7 +69,7 @@ def _refused(name: str, spec: Refused) -> MountedVolume:
     if not spec.reason:
         return MountedVolume(state=VolumeState.PENDING)
     error = spec.reason if isinstance(spec, Unprocessed) else message(name, spec.reason, step=spec.step)
-    return MountedVolume(state=VolumeState.ERROR, error=error)
+    return MountedVolume(state=VolumeState.ERROR, error=error, unsupported=spec.unsupported)
 
 
 def _wanted(

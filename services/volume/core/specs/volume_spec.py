@@ -58,10 +58,11 @@ class VolumeSpec:
 
 class Refused(msgspec.Struct, frozen=True):
     """A volume that cannot be mounted as it is specified. `reason`: the inner text of the FailedMount message; `step`:
-    the kubelet's name for the step that fails."""
+    the kubelet's name for the step that fails; `unsupported`: no attempt can mount a volume of its type."""
 
     reason: str
     step: str = "MountVolume.SetUp"
+    unsupported: bool = False
 
 
 class Unprocessed(Refused, frozen=True):
