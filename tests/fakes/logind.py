@@ -37,6 +37,8 @@ class FakeLogind:
         self.shuts_down = False
         self.answers: Callable[[Message], Message | bool | None] = lambda message: None  # before this class does
         self.serves = True  # whether it is on the bus
+        self.answers_locks = asyncio.Event()  # not set: a lock is granted, and the answer comes later
+        self.answers_locks.set()
         self._directory = directory
         self.fewest_locks = 0  # that there were since this was set
         self._locks: dict[int, None] = {}  # read ends of the granted locks
@@ -121,6 +123,7 @@ class FakeLogind:
         return True
 
     async def _grant(self, message: Message, write_end: int) -> None:
+        await self.answers_locks.wait()
         await self._bus.send(Message.new_method_return(message, "h", [0], unix_fds=[write_end]))
         os.close(write_end)
 

@@ -77,8 +77,7 @@ class ShutdownSequence:
         self._signal = ""
         self._wake_at = 0.0
         self._look = asyncio.Event()
-        self.on_over: Callable[[], None] = lambda: None  # called once in each shutdown, when the machine may go on
-        self._was_over = False  # `on_over` was called for this shutdown
+        self.on_over: Callable[[], None] = lambda: None  # called when the machine may go on, again and again
         self._over_since: float | None = None  # steady seconds since when this process waits for the report of status
         if groups:
             self._reported = context.bus.follow(SHUTDOWN_REPORTED, lambda _: self._look.set())
@@ -121,7 +120,7 @@ class ShutdownSequence:
         """Take in whether the machine shuts down, as `signal` says. The same again changes nothing."""
         self._signalled, self._signal = in_progress, signal
         if not in_progress:
-            self._was_over, self._over_since = False, None
+            self._over_since = None
         self._look.set()
 
     def pods_changed(self) -> None:
@@ -151,7 +150,7 @@ class ShutdownSequence:
         self._is_confirmed = self._is_confirmed or self._signalled is not None
         if self.in_progress and self._shutdown is not None:
             await self._advance(self._shutdown)
-        if self.is_over and self._signalled and not self._was_over:
+        if self.is_over and self._signalled:
             self._end_delay()
 
     def _end_delay(self) -> None:
@@ -161,7 +160,6 @@ class ShutdownSequence:
         self._over_since = now if self._over_since is None else self._over_since
         is_reported = shown is not None and self._shutdown is not None and shown.began == rfc3339(self._shutdown.began)
         if is_reported or now >= self._over_since + MAX_STATUS_SECONDS:
-            self._was_over = True
             self.on_over()
         else:
             self._wake_at = self._over_since + MAX_STATUS_SECONDS

@@ -120,6 +120,20 @@ async def test_a_shutdown_that_begins_right_after_a_cancelled_one_goes_on(tmp_pa
         await stage.until(lambda: logind.locks == 0)
 
 
+async def test_a_shutdown_that_begins_before_podsync_knows_that_the_last_one_was_cancelled_goes_on(
+    tmp_path: Path,
+) -> None:
+    async with with_logind(tmp_path) as (stage, logind):
+        await logind.announce()
+        await stage.until(lambda: logind.locks == 0)
+        logind.answers_locks.clear()
+        await logind.announce(begins=False)
+        await stage.until(lambda: logind.locks == 1)
+        await logind.announce()
+        logind.answers_locks.set()
+        await stage.until(lambda: logind.locks == 0)
+
+
 async def test_a_restarted_podsync_goes_on_without_a_lock(tmp_path: Path) -> None:
     async with with_logind(tmp_path) as (stage, logind):
         await stage.pods_that_run(low=0, high=1000)
