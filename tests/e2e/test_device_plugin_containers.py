@@ -77,7 +77,7 @@ def has_cdi() -> bool:
 
 
 async def environment_of(world: World, container: Container) -> dict[str, str]:
-    answer = await world.runtime.exec_sync(container.id, ["env"], timeout=10)
+    answer = await world.runtime.exec_sync(container.id, ["env"], timeout=60)
     return dict(line.split("=", 1) for line in answer.stdout.decode().splitlines() if "=" in line)
 
 
@@ -115,7 +115,7 @@ async def test_a_container_gets_its_devices_and_its_plugin_is_called_before_each
             assert found[f"{name}_IDS"] == device
             assert found.get(f"CDI_{device.upper()}") == ("given" if has_cdi() else None)
             script = f"stat -c '%t %T' /dev/{device} && test -e /plugin/devices.json && ! touch /plugin/x 2>/dev/null"
-            answer = await world.runtime.exec_sync(first.id, ["sh", "-c", script], timeout=10)
+            answer = await world.runtime.exec_sync(first.id, ["sh", "-c", script], timeout=60)
             assert (answer.exit_code, answer.stdout.decode().strip()) == (0, "1 3")  # the numbers of /dev/null
             await wait_status(
                 world, "gpu", "a healthy device", allocatedResourcesStatus=health(plugin, **{device: "Healthy"})

@@ -137,7 +137,7 @@ async def test_a_container_gets_the_devices_of_its_claim_and_keeps_them_through_
         await stage.until("web", lambda pod: text in waits_for(pod), "to name the driver that is away")
         with stage.driver_process():
             first = container_of(await stage.until("web", is_ready, "to run"))
-            answer = await world.runtime.exec_sync(first, ["sh", "-c", "echo $CLAIM_WEB_GPU"], timeout=10)
+            answer = await world.runtime.exec_sync(first, ["sh", "-c", "echo $CLAIM_WEB_GPU"], timeout=60)
             assert answer.stdout.decode().strip() == (uid if has_cdi() else "")
             stage.driver.set_health("web-gpu", "UNHEALTHY")
             await stage.until("web", lambda pod: health(pod) == of_claim(uid, "Unhealthy"), "to have a broken device")

@@ -80,9 +80,9 @@ class Stage:
 
     def is_settled(self, *pods: str) -> bool:
         """Return whether exactly these pods have their claims, by what is published, the driver, the record and the
-        checkpoint."""
+        checkpoint, which is written last."""
         wanted = set(pods)
-        return (
+        return (self.root / FILE_NAME).exists() and (
             self.shown() == dict.fromkeys(pods, PREPARED)
             and set(self.driver.prepared().values()) == wanted
             and {claim["name"] for claim in json.loads((self.root / RECORD).read_text())["claims"]} == wanted

@@ -139,7 +139,7 @@ async def test_a_release_beside_a_cancellation_costs_no_lock(monkeypatch: pytest
     async with a_logind() as logind, watching(logind.address) as found:
         await until(lambda: found.seen)
         await logind.announce()
-        await until(lambda: found.seen[-1])
+        await until(lambda: found.seen.count(True) == 2)  # at the signal, and when logind was asked
         asks, answers = LogindConnection.shuts_down, []
 
         async def shuts_down(connection: LogindConnection) -> bool:

@@ -45,6 +45,16 @@ class Stage:
                 await self.network.settle()
                 await asyncio.sleep(0.005)
 
+    async def shuts_down(self) -> None:
+        """logind says that a shutdown begins, and status knows it."""
+        await self.logind.announce()
+        await self.until(lambda: self.lock._began is not None)
+
+    async def stops_all(self) -> None:
+        """podsync says that all pods have stopped, and status knows it."""
+        self.shutdown.put("node", OVER)
+        await self.until(lambda: self.lock._over_since is not None)
+
     async def stays_locked(self) -> None:
         """Two looks later the lock is still there."""
         for _ in range(2):
@@ -67,13 +77,14 @@ async def a_stage(directory: Path, groups: Groups = MINUTE, *, shuts_down: bool 
 async def test_it_waits_for_the_pods_and_then_for_their_statuses(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
         stage.written = False
-        await stage.logind.announce()
+        await stage.shuts_down()
         stage.shutdown.put("node", STOPPING)
         await stage.stays_locked()
-        stage.shutdown.put("node", OVER)
+        await stage.stops_all()
         stage.network.clock.advance(2.0)
         await stage.stays_locked()
         stage.written = True
+        await stage.until(lambda: stage.lock._written_since is not None)
         await stage.stays_locked()
         stage.network.clock.advance(shutdown_release.SETTLE_SECONDS)
         await stage.until(lambda: stage.logind.locks == 0)
@@ -93,11 +104,11 @@ async def test_started_in_the_shutdown_it_reports_what_is_written_without_a_lock
 async def test_statuses_that_cannot_be_written_delay_the_shutdown_by_five_seconds(tmp_path: Path) -> None:
     async with a_stage(tmp_path, (Group(priority=0, seconds=600.0),)) as stage:
         stage.written = False  # the API server is away, or refuses one of them
-        await stage.logind.announce()
+        await stage.shuts_down()
         stage.shutdown.put("node", STOPPING)
         stage.network.clock.advance(100.0)
         await stage.stays_locked()
-        stage.shutdown.put("node", OVER)
+        await stage.stops_all()
         await stage.stays_locked()
         stage.network.clock.advance(4.0)
         await stage.stays_locked()
@@ -111,7 +122,7 @@ async def test_it_waits_no_longer_than_the_pods_and_their_statuses_have_where_po
 ) -> None:
     monkeypatch.setattr(shutdown_release, "MAX_STATUS_SECONDS", 0.2)
     async with a_stage(tmp_path, (Group(priority=0, seconds=0.3),)) as stage:
-        await stage.logind.announce()
+        await stage.shuts_down()
         await stage.stays_locked()
         stage.network.clock.advance(0.5)
         await stage.until(lambda: stage.logind.locks == 0)
