@@ -35,6 +35,7 @@ class NodeObserved(Struct, frozen=True, kw_only=True):
     # sorted by name; None = the runtime does not report them
     runtime_handlers: tuple[RuntimeHandler, ...] | None = None
     supplemental_groups_policy: bool | None = None  # feature of the runtime; None = not reported
+    mount_options: bool = False  # the runtime takes options of a container's mounts
 
 
 class NodeImage(Struct, frozen=True, kw_only=True):

@@ -86,10 +86,9 @@ _GATES = {
         "ResourceHealthStatusMessage RestartAllContainersOnContainerExits"
     ),
     "server": "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletServerCertificateFile",
-    "volume": (
-        "AtomicWriteVolumeUserFields CSIVolumeHealth ClusterTrustBundleProjection EmptyDirVolumeMode "
-        "PodCertificateRequest SELinuxMount"
-    ),
+    "volume": "CSIVolumeHealth ClusterTrustBundleProjection PodCertificateRequest SELinuxMount",
+    "podsync volume": "AtomicWriteVolumeUserFields EmptyDirVolumeMode",
+    "podsync status": "VolumeBindMountOptions",
     "bootstrap server": "ContainerCheckpoint",
 }
 # Followed by a running service: no restart. `feature_gates` and `document` have rows of their own above.

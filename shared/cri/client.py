@@ -22,6 +22,7 @@ from shared.cri.decode import (
     decode_filesystem,
     decode_image,
     fill,
+    fill_container,
     image_of,
 )
 from shared.cri.interface import (
@@ -152,7 +153,7 @@ class CriRuntime:
     async def create_container(self, sandbox_id: str, config: Message, sandbox_config: Message) -> str:
         """CreateContainer: the id of the new container."""
         request = api_pb2.CreateContainerRequest(pod_sandbox_id=sandbox_id)
-        fill("CreateContainer", request.config, config)
+        fill_container("CreateContainer", request.config, config)
         fill("CreateContainer", request.sandbox_config, sandbox_config)
         answer = await self._channel.call(self._channel.runtime, "CreateContainer", request, self._timeout)
         return str(answer.container_id)

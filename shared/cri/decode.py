@@ -14,6 +14,7 @@ from shared.cri.interface import (
     RuntimeEvent,
     RuntimeFeatures,
 )
+from shared.cri.newer_fields import MOUNT_OPTIONS, add_mount_options, takes_mount_options
 from shared.model.runtime import Container, ContainerState, Sandbox, SandboxState
 from shared.podspec.pod_source import SOURCE, STATIC_SOURCES
 
@@ -37,6 +38,24 @@ def fill(method: str, message: Any, content: Message) -> Any:
         message.MergeFrom(type(message)(**content))
     except (TypeError, ValueError) as error:
         raise RuntimeCallError(method, "InvalidArgument", f"cannot be expressed in CRI: {error}") from None
+
+
+def fill_container(method: str, message: Any, content: Message) -> None:
+    """Write a ContainerConfig into `message` as `fill` does, with the fields that `newer_fields` has."""
+    mounts = content.get("mounts") or ()
+    fill(
+        method,
+        message,
+        {
+            **content,
+            "mounts": [{name: value for name, value in mount.items() if name != MOUNT_OPTIONS} for mount in mounts],
+        },
+    )
+    for written, mount in zip(message.mounts, mounts, strict=True):
+        try:
+            add_mount_options(written, mount.get(MOUNT_OPTIONS) or ())
+        except ValueError as error:
+            raise RuntimeCallError(method, "InvalidArgument", f"cannot be expressed in CRI: {error}") from None
 
 
 def sandbox_state(number: int) -> SandboxState:
@@ -142,6 +161,7 @@ def decode_features(response: Any) -> RuntimeFeatures:
         supplemental_groups_policy=(
             response.features.supplemental_groups_policy if response.HasField("features") else None
         ),
+        mount_options=takes_mount_options(response.features),
     )
 
 

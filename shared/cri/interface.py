@@ -96,6 +96,7 @@ class RuntimeFeatures(Struct, frozen=True, kw_only=True):
 
     handlers: tuple[HandlerFeatures, ...] | None = None  # sorted by name
     supplemental_groups_policy: bool | None = None
+    mount_options: bool = False  # it takes options of a container's mounts
 
 
 class FilesystemFiles(Struct, frozen=True, kw_only=True):

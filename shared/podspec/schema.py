@@ -22,15 +22,15 @@ _SELINUX: Struct = {"user": S, "role": S, "type": S, "level": S}
 _PROFILE: Struct = {"type": S, "localhostProfile": S}
 
 _HTTP_GET: Struct = {
-    "path": S, "port": P, "host": S, "scheme": S, "httpHeaders": ListOf({"name": S, "value": S}),
+    "path": S, "port": P, "host": S, "scheme": S, "protocol": S, "httpHeaders": ListOf({"name": S, "value": S}),
 }  # fmt: skip
 _HANDLER: Struct = {
     "exec": {"command": STRINGS}, "httpGet": _HTTP_GET, "tcpSocket": {"port": P, "host": S}, "sleep": {"seconds": I},
 }  # fmt: skip
 _PROBE: Struct = {
     "exec": {"command": STRINGS}, "httpGet": _HTTP_GET, "tcpSocket": {"port": P, "host": S},
-    "grpc": {"port": I32, "service": S}, "initialDelaySeconds": I32, "timeoutSeconds": I32, "periodSeconds": I32,
-    "successThreshold": I32, "failureThreshold": I32, "terminationGracePeriodSeconds": I,
+    "grpc": {"port": I32, "service": S, "mode": S}, "initialDelaySeconds": I32, "timeoutSeconds": I32,
+    "periodSeconds": I32, "successThreshold": I32, "failureThreshold": I32, "terminationGracePeriodSeconds": I,
 }  # fmt: skip
 
 _ENV: Struct = {
@@ -46,7 +46,7 @@ _ENV: Struct = {
 }
 _MOUNT: Struct = {
     "name": S, "mountPath": S, "readOnly": B, "recursiveReadOnly": S, "subPath": S, "subPathExpr": S,
-    "mountPropagation": S,
+    "mountPropagation": S, "bindMountOptions": STRINGS,
 }  # fmt: skip
 
 CONTAINER: Struct = {

@@ -27,6 +27,7 @@ class Effect(StrEnum):
 
     REJECTED = "rejected"  # admission fails it: its phase is Failed, and containers that run are stopped
     WAITS = "waits"  # it stays Pending and is tried again
+    WITHOUT = "runs without it"  # the field counts for nothing: `gated` has the table
 
 
 class Unsupported(Struct, frozen=True):

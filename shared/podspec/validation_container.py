@@ -22,6 +22,7 @@ from shared.podspec.validation_volume import PULL_POLICIES, path_errors
 
 _MAX_PORT = 65535
 _PROPAGATIONS = ("None", "HostToContainer", "Bidirectional")
+_BIND_MOUNT_OPTIONS = ("noexec", "nodev", "nosuid")
 
 
 def validate_container(
@@ -101,6 +102,8 @@ def _mounts(container: dict[str, Any], path: str, volume_names: set[str]) -> lis
             detail = "Bidirectional mount propagation is available only to privileged containers"
             errors.append(forbidden(f"{here}.mountPropagation", detail))
         errors += _recursive_read_only(mount, here)
+        for number, option in enumerate(mount.get("bindMountOptions") or ()):
+            errors += one_of(f"{here}.bindMountOptions[{number}]", option, _BIND_MOUNT_OPTIONS)
     return errors
 
 

@@ -25,6 +25,7 @@ WHO_MAY_IMPORT = {
     "google": (
         "shared/cri/content_pb2.py",
         "shared/cri/content_store.py",
+        "shared/cri/newer_fields.py",
         "shared/cri/tasks_pb2.py",
         "shared/plugin_grpc/",
     ),

@@ -73,7 +73,7 @@ def examine(options: Options) -> Report:
     read = reading.result(until - time.monotonic())
     findings += read.findings
     if read.value is not None:
-        support = _support(read.value)
+        support = _support(read.value, usable)
         checked = _Check("the fields of the pods", Section.PODS, partial(verdicts, read.value.pods, support))
         done_pods = checked.result(options.timeout + _EXTRA_SECONDS)
         pods = done_pods.value or ()
@@ -107,8 +107,10 @@ def _pods(options: Options, config: EffectiveConfig | None) -> _PodsRead:
     return _PodsRead(pods=found.pods, origin=found.origin, findings=found.findings, claims=found.claims)
 
 
-def _support(read: _PodsRead) -> NodeSupport:
-    return NodeSupport(claims=read.claims)
+def _support(read: _PodsRead, config: EffectiveConfig | None) -> NodeSupport:
+    if config is None:
+        return NodeSupport(claims=read.claims)
+    return NodeSupport(claims=read.claims, gates=config.feature_gates, release=config.emulated_version)
 
 
 class _Done(Struct, Generic[T], frozen=True, kw_only=True):

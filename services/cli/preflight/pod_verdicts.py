@@ -8,19 +8,23 @@ from services.cli.preflight.findings import PodVerdict, Verdict
 from shared.model.objects import Object, name, namespace, uid
 from shared.podspec.containers import used_volumes
 from shared.podspec.defaults import apply_defaults
+from shared.podspec.gated import unheeded_fields
 from shared.podspec.pod_source import is_mirror, is_static
 from shared.podspec.references import claim_name
 from shared.podspec.schema import plain_copy, type_errors
 from shared.podspec.support import Effect, Unsupported, unsupported, unsupported_persistent_volume
+from shared.version import KUBERNETES_VERSION
 
 _MAX_REASONS = 20  # of one pod
 
 
 class NodeSupport(Struct, frozen=True, kw_only=True):
     """Has what verdicts depend on besides the pod. `claims`: by namespace/name, the spec of the PersistentVolume that a
-    claim is bound to."""
+    claim is bound to; `gates`: the feature gates with their values."""
 
     claims: Mapping[str, Object] = field(default_factory=dict)
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    release: str = KUBERNETES_VERSION  # one of RELEASES
 
 
 def verdicts(pods: Iterable[Object], node: NodeSupport) -> tuple[PodVerdict, ...]:
@@ -41,12 +45,13 @@ def verdict_on(given: Object, node: NodeSupport) -> PodVerdict:
     if not uid(pod):  # a manifest, for which the API server has not set defaults
         apply_defaults(pod)
     found = unsupported(pod)
-    reasons = (*found, *_of_claims(pod, node.claims))[:_MAX_REASONS]
+    unheeded = unheeded_fields(pod, node.gates, node.release)
+    reasons = (*found, *_of_claims(pod, node.claims), *unheeded)[:_MAX_REASONS]
     return _named(pod, _verdict(pod, phase, reasons), running=phase == "Running", reasons=reasons)
 
 
 def _verdict(pod: Object, phase: str, reasons: tuple[Unsupported, ...]) -> Verdict:
-    if reasons:
+    if any(reason.effect is not Effect.WITHOUT for reason in reasons):
         return Verdict.CANNOT
     if phase and (is_static(pod) or is_mirror(pod)):
         return Verdict.RESTARTS

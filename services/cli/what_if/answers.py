@@ -17,6 +17,7 @@ from shared.errors import OperatorError
 from shared.host.listening_sockets import listening_ports
 from shared.model.objects import Object
 from shared.podspec.containers import used_volumes
+from shared.podspec.gated import unheeded_fields
 from shared.podspec.references import claim_names, referenced_objects
 from shared.podspec.support import unsupported
 
@@ -96,7 +97,10 @@ def _answers(
             candidate=found,
             preview=_preview(agent, found, found.pod),
             references=tuple(_references(found.pod, given, known, alone=alone)),
-            unsupported=unsupported(found.pod),
+            unsupported=(
+                *unsupported(found.pod),
+                *unheeded_fields(found.pod, config.feature_gates, config.emulated_version),
+            ),
             listening=listening,
         )
 

@@ -109,7 +109,8 @@ def _lines(answer: Answer) -> Iterator[str]:
     for one in preview.preempted:
         yield f"  preempts {one.namespace}/{one.name} ({one.uid})"
     yield from (f"  would not run: {line}" for line in answer.obstacles)
-    yield from (f"  not supported: {_unsupported(one)}" for one in answer.unsupported if one.effect is not Effect.WAITS)
+    yield from (f"  not supported: {_unsupported(one)}" for one in answer.unsupported if one.effect is Effect.REJECTED)
+    yield from (f"  note: {_unsupported(one)}" for one in answer.unsupported if one.effect is Effect.WITHOUT)
     yield from (f"  note: {line}" for line in _notes(answer, preview))
     yield f"  QoS class  {preview.qos_class}"
     if preview.cgroup:

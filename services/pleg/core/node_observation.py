@@ -50,6 +50,7 @@ class NodeObservation:
             network_message=_why_not(network),
             runtime_handlers=_handlers(features),
             supplemental_groups_policy=features.supplemental_groups_policy,
+            mount_options=features.mount_options,
         )
 
     def runtime_silent(self, now: float) -> None:
@@ -109,6 +110,7 @@ def _facts(node: NodeObserved) -> tuple[object, ...]:
         node.cpus,
         node.runtime_handlers,
         node.supplemental_groups_policy,
+        node.mount_options,
     )
 
 

@@ -20,6 +20,8 @@ from shared.host.selinux import selinux_enabled
 from shared.model.frozen_copy import replace
 
 _MAX_RESOLV_CONF_BYTES = 10 << 20  # the rest of a larger file is not read
+# Those of `shared/podspec/gated.py` that have an effect.
+_FIELD_GATES = ("AtomicWriteVolumeUserFields", "ContainerStopSignals", "EmptyDirVolumeMode", "VolumeBindMountOptions")
 _SIZES = {2048: "2MB", 1048576: "1GB", 64: "64KB", 32768: "32MB", 16384: "16MB", 512: "512KB"}
 
 
@@ -57,6 +59,7 @@ def read_node_facts(config: EffectiveConfig, resources: NodeResources, *, cgroup
         default_sysctls=config.default_pod_sysctls if enabled(config.feature_gates, "DefaultPodSysctls") else {},
         seccomp_default=config.seccomp_default,
         stop_signals=bool(config.feature_gates.get("ContainerStopSignals")),
+        bind_mount_options=enabled(config.feature_gates, "VolumeBindMountOptions"),
         selinux_enabled=selinux_enabled(),
     )
 
@@ -139,6 +142,7 @@ def read_machine_facts(config: EffectiveConfig, resources: NodeResources) -> Mac
         and value_of(config.document, "memorySwap.swapBehavior") == "LimitedSwap",
         declares_features=enabled(config.feature_gates, "NodeDeclaredFeatures"),
         gates_off=gates_off(config.feature_gates),
+        feature_gates={gate: enabled(config.feature_gates, gate) for gate in _FIELD_GATES},
     )
 
 

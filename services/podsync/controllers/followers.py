@@ -153,6 +153,7 @@ class Followers:
                 network_message=observed.network_message,
                 runtime_name=observed.runtime_name,
                 supplemental_groups_policy=bool(observed.supplemental_groups_policy),
+                mount_options=observed.mount_options,
                 handlers=observed.runtime_handlers,
                 cause="the runtime changed",
             )

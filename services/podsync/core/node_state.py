@@ -412,6 +412,7 @@ class NodeState:
         self.runtime_handlers = event.handlers
         self.network_ready, self.network_message = event.network_ready, event.network_message
         self.admissions.supplemental_groups_policy = event.supplemental_groups_policy
+        self.admissions.mount_options = event.mount_options
         self.admissions.runtime_known = self.admissions.runtime_known or event.reachable
         self.admissions.decide_waiting(now)
         self.resizes.decide(now)

@@ -37,6 +37,7 @@ from services.status.core.node_patch import is_newer, metadata_differs, node_pat
 from services.status.core.node_status import map_at, volumes_in_use, with_status
 from services.status.core.report_schedule import MAX_ATTEMPTS, MAX_PROMPT_WRITES, SYNC_JITTER, ReportSchedule
 from shared.config.effective import EffectiveConfig
+from shared.config.gate_releases import enabled
 from shared.config.gates import declared_features
 from shared.kube import paths
 from shared.kube.interface import READ_TIMEOUT_SECONDS, ApiError, ApiStatusError
@@ -338,4 +339,5 @@ def _identity(config: EffectiveConfig) -> NodeIdentity:
         controller_attach_detach=config.controller_attach_detach,
         max_images=config.node_status_max_images,
         declared_features=declared_features(config.feature_gates),
+        bind_mount_options=enabled(config.feature_gates, "VolumeBindMountOptions"),
     )

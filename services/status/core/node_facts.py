@@ -57,6 +57,7 @@ class NodeIdentity(Struct, frozen=True, kw_only=True):
     controller_attach_detach: bool = True
     max_images: int = 50  # -1 = all
     declared_features: tuple[str, ...] | None = None  # sorted; None = the Node keeps its value
+    bind_mount_options: bool = False  # gate VolumeBindMountOptions: declared where the runtime supports it
 
 
 class NodeFacts(Struct, frozen=True, kw_only=True):

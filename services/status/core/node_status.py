@@ -19,6 +19,7 @@ from services.status.core.node_conditions import Condition
 from services.status.core.node_facts import NodeFacts
 from shared.model.fields import dictionaries, dictionary
 from shared.model.objects import Object
+from shared.podspec.gated import BIND_MOUNT_OPTIONS
 
 MAX_NAMES_PER_IMAGE = 5
 OS_LABELS = ("kubernetes.io/os", "kubernetes.io/arch")
@@ -172,8 +173,20 @@ def _written(existing: Object | None, ours: Condition, now: str) -> Object:
 
 
 def _set_declared_features(node: Object, status: Object, facts: NodeFacts) -> None:
-    if facts.identity.declared_features is not None:
-        status["declaredFeatures"] = list(facts.identity.declared_features)
+    if facts.identity.declared_features is None:
+        return
+    features = list(facts.identity.declared_features)
+    if facts.identity.bind_mount_options and _takes_mount_options(status, facts):
+        features.append(BIND_MOUNT_OPTIONS)
+    status["declaredFeatures"] = sorted(features)
+
+
+def _takes_mount_options(status: Object, facts: NodeFacts) -> bool:
+    """Return whether the runtime takes them: until it is known, what the Node says stays."""
+    if facts.observed is not None:
+        return facts.observed.mount_options
+    listed = status.get("declaredFeatures")
+    return isinstance(listed, list) and BIND_MOUNT_OPTIONS in listed
 
 
 def _set_volumes_in_use(node: Object, status: Object, facts: NodeFacts) -> None:

@@ -48,6 +48,25 @@ def test_a_static_pod_restarts(key: str) -> None:
     )
 
 
+def test_a_field_whose_gate_is_off_is_named_and_the_pod_runs_without_it() -> None:
+    pod = a_pod(volumes=[{"name": "v", "emptyDir": {"mode": 0o700}}])
+    field = "spec.volumes[0].emptyDir.mode"
+    assert verdict(pod, gates={"EmptyDirVolumeMode": False}) == (Verdict.RUNS, [field])
+    assert verdict(pod, gates={"EmptyDirVolumeMode": True}) == (Verdict.RUNS, [])
+    shown = text(verdict_on(pod, NodeSupport()))
+    why = "the feature gate EmptyDirVolumeMode is off"
+    assert f"  keeps running  shop/web: {field}: the pod runs without it: {why}" in shown
+    assert shown[-1] == "this agent can take over: 0 problems, 0 warnings"
+
+
+def test_options_of_mounts_keep_a_pod_from_running_since_1_37() -> None:
+    mount = {"name": "v", "mountPath": "/v", "bindMountOptions": ["noexec"]}
+    pod = a_pod(container={"volumeMounts": [mount]})
+    field = "spec.containers[0].volumeMounts[0].bindMountOptions"
+    assert verdict(pod, release="1.36") == (Verdict.RUNS, [field])
+    assert verdict(pod, release="1.37") == (Verdict.CANNOT, [field])
+
+
 def test_an_unsupported_volume_keeps_a_pod_from_running_static_or_not() -> None:
     for annotations in ({}, {"kubernetes.io/config.source": "file"}):
         pod = a_pod(volumes=[{"name": "v", "iscsi": {}}], annotations=annotations)

@@ -4,6 +4,7 @@ from bus.messages.pod_preview import PodPreview, PreviewedContainer
 from bus.messages.podsync import GivenDevices, NumaMemory
 from services.cli.what_if.candidates import Candidate
 from services.cli.what_if.text import Answer, lines
+from shared.podspec.gated import unheeded_fields
 
 
 def shown(container: PreviewedContainer) -> list[str]:
@@ -25,6 +26,16 @@ def test_cpus_memory_and_devices_of_a_container_have_a_line_each() -> None:
     assert first == "  container web: oom_score_adj 0"
     assert (cpus, memory) == ("    CPUs 2-3,8 alone", "    memory of NUMA nodes 0-1 alone: 2.0 GiB")
     assert devices.startswith("    example.com/gpu: gpu-0, gpu-1") and "\x1b" not in devices
+
+
+def test_a_field_that_the_pod_runs_without_is_a_note() -> None:
+    pod = {"spec": {"volumes": [{"name": "v", "emptyDir": {"mode": 0o700}}]}}
+    candidate = Candidate(namespace="shop", name="web", file="web.yaml", source="api", pod=pod)
+    unheeded = unheeded_fields(pod, {}, "1.36")
+    printed = lines(Answer(candidate=candidate, preview=PodPreview(), unsupported=unheeded))
+    why = "the feature gate EmptyDirVolumeMode is off"
+    assert printed[0] == "pod shop/web: admitted"
+    assert f"  note: spec.volumes[0].emptyDir.mode: the pod runs without it: {why}" in printed
 
 
 def test_a_container_that_shares_everything_has_none() -> None:

@@ -75,6 +75,20 @@ def test_what_a_node_without_status_gets() -> None:
     assert "features" not in written and "volumesInUse" not in written
 
 
+def test_options_of_mounts_are_declared_where_gate_and_runtime_have_them() -> None:
+    """Until the runtime is known, what the Node says stays."""
+    feature = "VolumeBindMountOptions"
+    gated = replace(FACTS, identity=replace(FACTS.identity, bind_mount_options=True))
+    assert FACTS.observed is not None
+    able = replace(FACTS.observed, mount_options=True)
+    assert status({}, replace(gated, observed=able))["declaredFeatures"] == ["A", "B", feature]
+    assert status({}, replace(FACTS, observed=able))["declaredFeatures"] == ["A", "B"]
+    before: dict[str, Any] = {"status": {"declaredFeatures": ["A", feature]}}
+    assert status(before, gated)["declaredFeatures"] == ["A", "B"]
+    assert status(before, replace(gated, observed=None))["declaredFeatures"] == ["A", "B", feature]
+    assert status({}, replace(gated, observed=None))["declaredFeatures"] == ["A", "B"]
+
+
 def test_the_features_of_this_agent_are_declared_by_updates_whatever_another_kubelet_declared() -> None:
     befores: list[dict[str, Any]] = [{}, {"declaredFeatures": ["B", "C"]}]
     for before in befores:

@@ -56,6 +56,7 @@ from services.podsync.core.pod.tracked_pods import TrackedPods
 from shared.model.cpu_list import write_cpus
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
+from shared.podspec.gated import event_message, unheeded_fields
 
 
 class Admissions:
@@ -77,6 +78,7 @@ class Admissions:
         self.shuts_down = False  # the machine: no further pod is admitted
         self.shutdown_confirmed = True  # False = it may be over: no pod is rejected for it yet
         self.supplemental_groups_policy = False
+        self.mount_options = False
         self._pool: tuple[Mapping[str, PodPlacement], str] | None = None  # placements, and the shared CPUs beside them
         self.inherited = InheritedPlacements(pods, desired, self._active)
         self._errors: dict[str, Exception] = {}  # UID -> exception of the decision, which is a bug
@@ -174,6 +176,8 @@ class Admissions:
         if verdict.reason:
             tracked = lifecycle.moved(tracked, PodState.FINISHED)
             tracked = tracked.with_event("Warning", verdict.reason, verdict.explanation, "")
+        elif text := event_message(unheeded_fields(saved.pod, self.facts.feature_gates, self.facts.release)):
+            tracked = tracked.with_event("Warning", "FeatureGateDisabled", text, "")
         self._pods.put(tracked)
         self.settle_inherited()
         return self.preempt(tracked, verdict.victims, now, verdict.lacking)
@@ -273,6 +277,7 @@ class Admissions:
             shuts_down=self.shuts_down,
             plugins=PluginDevices(resources=self.devices.resources),
             plugins_known=self.devices.is_complete,
+            mount_options=self.mount_options,
         )
 
     def preview(self, pod: Object, source: str) -> Verdict | None:

@@ -28,6 +28,7 @@ class MachineFacts(Struct, frozen=True, kw_only=True):
     limited_swap: bool = False  # containers of Burstable pods get swap in proportion to their memory request
     declares_features: bool = True  # gate NodeDeclaredFeatures
     gates_off: frozenset[str] = frozenset()  # of `gated_fields.POD_GATES`
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)  # with their values; one that is absent is off
     placer: NodePlacer | None = None  # None = every container runs on all CPUs and NUMA nodes
 
 
@@ -39,6 +40,7 @@ class NodeView(Struct, frozen=True, kw_only=True):
     taints: tuple[Mapping[str, str], ...]
     allocatable: Mapping[str, str]  # resource -> quantity text: the machine's, and the extended resources of the Node
     supplemental_groups_policy: bool = False  # the runtime enforces policy Strict
+    mount_options: bool = False  # the runtime takes options of a container's mounts
     pressures: tuple[str, ...] = ()  # condition types that are True: MemoryPressure, DiskPressure, PIDPressure
     shuts_down: bool = False  # the machine
     plugins: PluginDevices = NO_PLUGINS

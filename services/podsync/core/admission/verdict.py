@@ -19,13 +19,20 @@ from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlaceme
 from services.podsync.core.pod.allocation import Allocation, allocation_of
 from services.podsync.core.pod.claim_status import without_claimed_resources
 from services.podsync.core.pod.device_need import DeviceNeed
-from services.podsync.core.pod.gated_fields import POD_LEVEL_RESOURCES, RESTART_ALL, lacks_restart_all
+from services.podsync.core.pod.gated_fields import (
+    POD_LEVEL_RESOURCES,
+    RESTART_ALL,
+    has_bind_mount_options,
+    lacks_restart_all,
+)
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object, annotations, uid
+from shared.podspec.gated import BIND_MOUNT_OPTIONS
 from shared.podspec.pod_source import is_critical
 from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.resources import has_pod_level_resources
 from shared.podspec.support import oversize
+from shared.version import is_since
 
 NODE_SHUTDOWN = "NodeShutdown"  # the reason of a rejection while the machine shuts down
 _MEMORY_PRESSURE = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
@@ -115,9 +122,13 @@ def _check_features(pod: Object, view: NodeView) -> Verdict:
     off = view.facts.gates_off
     if POD_LEVEL_RESOURCES in off and has_pod_level_resources(pod):
         return Verdict(reason="PodLevelResourcesNotSupported", message="PodLevelResources feature gate is disabled")
-    if not lacks_restart_all(pod, off):
+    lacking = [RESTART_ALL] if lacks_restart_all(pod, off) else []
+    heeded = view.mount_options and view.facts.feature_gates.get(BIND_MOUNT_OPTIONS)
+    if is_since(view.facts.release, "1.37") and not heeded and has_bind_mount_options(pod):
+        lacking.append(BIND_MOUNT_OPTIONS)
+    if not lacking:
         return Verdict()
-    text = f"Pod requires node features that are not available: {RESTART_ALL}"
+    text = f"Pod requires node features that are not available: {', '.join(lacking)}"
     return Verdict(reason="PodFeatureUnsupported", message=text)
 
 

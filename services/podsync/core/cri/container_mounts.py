@@ -149,6 +149,7 @@ def _volume_mount(
         selinux_relabel=volume.selinux_relabel and facts.selinux_enabled,
         propagation=_PROPAGATION.get(mount.get("mountPropagation") or "", ""),
         recursive_read_only=_recursive_read_only(mount, facts),
+        mount_options=[*(mount.get("bindMountOptions") or ())] if facts.bind_mount_options else [],
     )
 
 

@@ -115,6 +115,7 @@ class RuntimeChanged(Event, frozen=True, kw_only=True):
     network_message: str = ""
     runtime_name: str = "containerd"
     supplemental_groups_policy: bool = False  # the runtime enforces policy Strict
+    mount_options: bool = False  # the runtime takes options of a container's mounts
     handlers: tuple[RuntimeHandler, ...] | None = None  # of the runtime, None = not reported
 
 

@@ -80,6 +80,12 @@ def lacks_restart_all(pod: Object, off: Collection[str]) -> bool:
     return any(rule.get("action") == _ACTION for rule in rules)
 
 
+def has_bind_mount_options(pod: Object) -> bool:
+    """Return whether a container sets options for the mount of a volume."""
+    mounts = (mount for _, container in every_container(pod) for mount in container.get("volumeMounts") or ())
+    return any(mount.get("bindMountOptions") for mount in mounts)
+
+
 def _container(container: Object, kind: str, off: Collection[str]) -> Object:
     kept: dict[str, Any] = dict(container)
     if RESTART_RULES in off:

@@ -45,6 +45,13 @@ def test_recursive_read_only_needs_a_runtime_that_can() -> None:
     )
 
 
+def test_the_options_of_a_mount_go_to_the_runtime_with_their_gate() -> None:
+    pod = mounting({"name": "v", "mountPath": "/v", "bindMountOptions": ["noexec", "nodev"]})
+    able = NodeFacts(node_name="n", bind_mount_options=True)
+    assert built(pod, facts=able, volumes=VOLUMES)["mounts"][0]["mount_options"] == ["noexec", "nodev"]
+    assert "mount_options" not in built(pod, volumes=VOLUMES)["mounts"][0]
+
+
 def test_subpaths_are_expanded_and_kept_inside_the_volume() -> None:
     mounts = [
         {"name": "v", "mountPath": "/a"},
