@@ -24,7 +24,7 @@ class MachineEndedError(MachineError):
 
 
 class Guest:
-    """The line of one machine. `progress`: a number that grows while the machine boots."""
+    """The line of one machine. `progress`: a number that changes while the machine boots, or waits for a processor."""
 
     def __init__(self, line: socket.socket, progress: Callable[[], int]) -> None:
         self._line, self._progress = line, progress

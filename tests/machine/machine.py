@@ -139,7 +139,7 @@ class Machine(InstalledNode):
         assert self._hardware is not None
         self._power_ons += 1
         power = self._power = PowerOn(self._hardware, self._directory / f"power-on-{self._power_ons}")
-        guest = self._guest = Guest(power.line, power.console_size)
+        guest = self._guest = Guest(power.line, power.progress)
         self.boot_id = self._with_console(lambda: guest.wait_for_boot(_BOOT_SECONDS))
 
     def _switch_off(self) -> None:

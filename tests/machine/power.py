@@ -118,6 +118,28 @@ class PowerOn:
         """Bytes that the console has shown so far."""
         return self.console.stat().st_size
 
+    def progress(self) -> int:
+        """A number that grows with what the console shows, and with each 5 s that the machine waits for a processor:
+        one that gets none does not hang."""
+        waited = sum(map(_seconds_without_processor, _family_of(self._process.pid)))
+        return self.console_size() + int(waited / 5)
+
     def tail(self, lines: int = 40) -> str:
         """The end of the console."""
         return "\n".join(self.console.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _family_of(process: int) -> list[int]:
+    """The process and all that it has started, which still run."""
+    found = [process]
+    for one in found:
+        with suppress(OSError):
+            found += map(int, Path(f"/proc/{one}/task/{one}/children").read_text().split())
+    return found
+
+
+def _seconds_without_processor(process: int) -> float:
+    """How long the process was ready to run, and another one ran; 0.0 where the kernel does not count it."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) / 1e9
+    return 0.0

@@ -155,12 +155,12 @@ async def test_the_summary_shows_the_swap_of_a_container_and_of_the_node(stage: 
         pods = summary["pods"] if summary else []
         shown = [c["swap"] for pod in pods if pod["podRef"]["name"] == "burst" for c in pod["containers"]]
         used = [one.get("swapUsageBytes") for one in shown]
-        return summary if used == [before] and int(read(own, "memory.swap.current")) == before else None
+        settled = used == [before] and int(read(own, "memory.swap.current")) == before
+        return summary if settled and summary["node"]["swap"]["swapUsageBytes"] else None  # it is read on its own
 
     summary: Object = await stage.world.wait_for(same, "the summary to have the swap of burst", 2 * WAIT_SECONDS)
     node = summary["node"]["swap"]
     assert node["swapAvailableBytes"] + node["swapUsageBytes"] == swap
-    assert node["swapUsageBytes"] > 0
 
 
 def killed_for_memory(stage: Stage) -> int:
