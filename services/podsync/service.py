@@ -16,7 +16,12 @@ from services.podsync.adapters.calls.runtime_calls import calls_over
 from services.podsync.adapters.cluster_reads import LocalReads, SourcesReads
 from services.podsync.adapters.device_requests import DeviceRequests
 from services.podsync.adapters.inherited_placements import read_inherited_placements
-from services.podsync.adapters.node_facts_reader import read_machine_facts, read_node_facts, read_node_resources
+from services.podsync.adapters.node_facts_reader import (
+    read_huge_pages,
+    read_machine_facts,
+    read_node_facts,
+    read_node_resources,
+)
 from services.podsync.adapters.node_placer import device_placer, read_node_placer, with_placement
 from services.podsync.adapters.placement_files import PlacementFiles
 from services.podsync.adapters.pod.subpaths import Subpaths
@@ -141,6 +146,7 @@ class PodSyncService:
             self.housekeeping.image_collection.remove_unused,
             saved=node.get(PRESSURE),
             save=partial(self.loop.workers.save_soon, self.node_checkpoint, PRESSURE),
+            huge_pages=read_huge_pages(config),
         )
         self.shutdown = ShutdownSequence(
             context,

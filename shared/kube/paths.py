@@ -11,7 +11,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
 CSI_DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
 VOLUME_ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
-POD_CERTIFICATE_REQUESTS = "/apis/certificates.k8s.io/v1beta1/podcertificaterequests"
+POD_CERTIFICATE_VERSIONS = ("v1", "v1beta1")  # of the API, in the order of preference; v1 since Kubernetes 1.37
 RESOURCE_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 VERSION = "/version"
 
@@ -104,10 +104,15 @@ def certificate_signing_request(version: str, name: str) -> str:
 
 
 def cluster_trust_bundles(version: str) -> str:
-    """Return the path of the ClusterTrustBundles; `version` of their API: v1beta1 or v1alpha1."""
+    """Return the path of the ClusterTrustBundles; `version` of their API: v1, v1beta1 or v1alpha1."""
     return f"/apis/certificates.k8s.io/{version}/clustertrustbundles"
 
 
-def pod_certificate_requests(namespace: str) -> str:
-    """Return the path of the PodCertificateRequests of one namespace."""
-    return f"/apis/certificates.k8s.io/v1beta1/namespaces/{namespace}/podcertificaterequests"
+def all_pod_certificate_requests(version: str) -> str:
+    """Return the path of the PodCertificateRequests of all namespaces; `version`: of POD_CERTIFICATE_VERSIONS."""
+    return f"/apis/certificates.k8s.io/{version}/podcertificaterequests"
+
+
+def pod_certificate_requests(version: str, namespace: str) -> str:
+    """Return the path of those of one namespace."""
+    return f"/apis/certificates.k8s.io/{version}/namespaces/{namespace}/podcertificaterequests"

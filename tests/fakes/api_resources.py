@@ -21,6 +21,7 @@ class Resource:
     selectable: tuple[str, ...] = ()
     stored: bool = True
     unconditional_update: bool = True
+    since: tuple[int, int] = (0, 0)  # the first release that has it
 
     @property
     def group(self) -> str:
@@ -57,6 +58,7 @@ _EVENT_FIELDS = (
 _SLICE_FIELDS = ("spec.nodeName", "spec.driver")
 _CORE, _AUTHN, _AUTHZ = "/api/v1", "/apis/authentication.k8s.io/v1", "/apis/authorization.k8s.io/v1"
 _CERTIFICATES, _CSRS = "/apis/certificates.k8s.io/v1", "certificatesigningrequests"
+_PCRS = "podcertificaterequests"
 
 RESOURCES = (
     Resource(_CORE, "pods", "Pod", has_status=True, selectable=_POD_FIELDS),
@@ -79,13 +81,9 @@ RESOURCES = (
     Resource(_CERTIFICATES, _CSRS, "CertificateSigningRequest", False, True, selectable=("spec.signerName",)),
     Resource(f"{_CERTIFICATES}beta1", _CSRS, "CertificateSigningRequest", False, True),
     Resource(f"{_CERTIFICATES}beta1", "clustertrustbundles", "ClusterTrustBundle", namespaced=False),
-    Resource(
-        f"{_CERTIFICATES}beta1",
-        "podcertificaterequests",
-        "PodCertificateRequest",
-        has_status=True,
-        selectable=("spec.nodeName",),
-    ),
+    Resource(_CERTIFICATES, "clustertrustbundles", "ClusterTrustBundle", namespaced=False, since=(1, 37)),
+    Resource(f"{_CERTIFICATES}beta1", _PCRS, "PodCertificateRequest", True, True, selectable=("spec.nodeName",)),
+    Resource(_CERTIFICATES, _PCRS, "PodCertificateRequest", True, True, ("spec.nodeName",), since=(1, 37)),
     Resource(_AUTHN, "tokenreviews", "TokenReview", namespaced=False, stored=False),
     Resource(_AUTHZ, "subjectaccessreviews", "SubjectAccessReview", namespaced=False, stored=False),
 )
@@ -153,13 +151,14 @@ _CONTAINER_STATUS = (
     "stopSignal",
 )
 NEWEST = OlderServer()
+V1_37 = OlderServer(version=(1, 37))  # what it has more than 1.36
 _TRUST_BUNDLES = f"{_CERTIFICATES}beta1/clustertrustbundles"
 _CLAIMS = "/apis/resource.k8s.io/"
 V1_18 = OlderServer(
     version=(1, 18), resizes_pods=False, absent=("/apis/certificates.k8s.io/v1/", _TRUST_BUNDLES, _CLAIMS)
 )
 V1_20 = OlderServer(
-    absent=(_TRUST_BUNDLES, _CLAIMS),
+    absent=(_TRUST_BUNDLES, f"{_CERTIFICATES}beta1/{_PCRS}", _CLAIMS),
     fields={
         "Pod": (
             "spec.os",

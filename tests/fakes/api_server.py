@@ -216,6 +216,8 @@ class FakeApiServer:
         if received.path.startswith(self._drops.absent):
             raise ApiStatusError(404, "NotFound", "the server could not find the requested resource")
         target, user, body = target_of(received.path), received.user, received.body
+        if target.resource.since > self._drops.version:
+            raise ApiStatusError(404, "NotFound", "the server could not find the requested resource")
         match received.method:
             case "GET":
                 return self._requests.read(user, target, received.query)

@@ -44,8 +44,9 @@ def _driver(reported: str | None, config: EffectiveConfig) -> list[Finding]:
     """Return a finding where the runtime and the configuration name different cgroup drivers; that of the runtime is
     used."""
     if reported is None:
-        what = f"does not report its cgroup driver; the configuration has {config.cgroup_driver}"
-        return [_finding(Severity.NOTE, what, remedy="see that both are the same")]
+        what = f"does not report its cgroup driver (RuntimeConfig); the configuration has {config.cgroup_driver}"
+        remedy = "see that both are the same; Kubernetes 1.38 needs a runtime that reports it, such as containerd 2"
+        return [_finding(Severity.WARNING, what, remedy=remedy)]
     if reported == config.cgroup_driver:
         return [_finding(Severity.OK, f"cgroup driver {reported}, as in the configuration")]
     what = f"cgroup driver {reported}, and {config.cgroup_driver} in the configuration: that of the runtime is used"

@@ -18,8 +18,10 @@ from services.pleg.core.memory_thresholds import MEMORY, PODS, ROOT, usage_thres
 from services.pleg.core.mountpoints import Mountpoints
 from services.pleg.core.pod_files import PodFiles
 from shared.config.effective import EffectiveConfig
+from shared.config.gate_releases import enabled
 from shared.host.cgroup_layout import find_hierarchies
 from shared.host.cgroup_name import cgroup_name
+from shared.host.machine import meminfo
 from shared.model.frozen_copy import replace
 from shared.model.runtime import RuntimePod
 from shared.time.clock import Clock
@@ -57,6 +59,7 @@ class HostUsage:
         thresholds = (config.eviction_hard.get(MEMORY), config.eviction_soft.get(MEMORY))
         self._amounts = tuple(amount for amount in thresholds if amount is not None)
         self._limits_pods = "pods" in config.enforce_node_allocatable
+        self._huge_pages = meminfo().get("Hugetlb", 0) if enabled(config.feature_gates, "HugepageAwareEviction") else 0
         self._notifications: MemoryNotifications | None = None
         named = (
             ("kubelet", config.kubelet_cgroups),
@@ -100,7 +103,7 @@ class HostUsage:
             for name in self._pods_names:
                 notifications.watch_stalls(self._hierarchies.unified / name / "memory.pressure")
         elif (memory := self._hierarchies.by_controller.get("memory")) is not None:
-            wanted = usage_thresholds(node, self._amounts, limits_pods=self._limits_pods)
+            wanted = usage_thresholds(node, self._amounts, limits_pods=self._limits_pods, huge_pages=self._huge_pages)
             of_pods = [memory / name for name in self._pods_names if (memory / name).is_dir()]
             for place, directories in ((ROOT, [memory]), (PODS, of_pods[:1])):
                 for directory in directories:

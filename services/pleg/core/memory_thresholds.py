@@ -10,13 +10,16 @@ MEMORY = "memory.available"
 ROOT, PODS = "root", "pods"
 
 
-def usage_thresholds(node: NodeUsage, amounts: Iterable[str], *, limits_pods: bool) -> dict[tuple[str, str], int]:
+def usage_thresholds(
+    node: NodeUsage, amounts: Iterable[str], *, limits_pods: bool, huge_pages: int = 0
+) -> dict[tuple[str, str], int]:
     """Return bytes of memory in use, page cache included, by cgroup (`root` or `pods`) and configured amount.
     `amounts`: the thresholds of memory.available, quantities or percentages; `limits_pods`: they also apply to the
-    limit of kubepods.
+    limit of kubepods; `huge_pages`: bytes of the node's memory that are reserved for them.
     """
     thresholds: dict[tuple[str, str], int] = {}
-    places = [(ROOT, node.memory_capacity, node.cgroup)]
+    of_node = None if node.memory_capacity is None else node.memory_capacity - huge_pages
+    places = [(ROOT, of_node, node.cgroup)]
     if limits_pods:
         pods = [container.cgroup for container in node.system_containers if container.name == "pods"]
         places += [(PODS, _limit(cgroup), cgroup) for cgroup in pods]

@@ -121,6 +121,12 @@ def read_node_capacity(config: EffectiveConfig) -> NodeCapacity:
     )
 
 
+def read_huge_pages(config: EffectiveConfig) -> int:
+    """Read how many bytes of the memory are reserved for huge pages, which thresholds of eviction leave out with their
+    feature gate; 0 = none, or the gate is off."""
+    return meminfo().get("Hugetlb", 0) if enabled(config.feature_gates, "HugepageAwareEviction") else 0
+
+
 def read_machine_facts(config: EffectiveConfig, resources: NodeResources) -> MachineFacts:
     """Read what admission uses where the API server's Node is not known."""
     labels = {

@@ -53,7 +53,7 @@ EVICTIONS = counter("kubelet_evictions", "Evicted pods by the signal or limit th
 class Eviction:
     """Evicts pods, and owns the stream `node.pressure`. `now` returns steady seconds; `handle` takes events for the
     core; `remove_images` removes unused images; `save` saves the transitions of the conditions, `saved` are those of an
-    earlier process."""
+    earlier process; `huge_pages`: bytes that thresholds of memory leave out."""
 
     def __init__(
         self,
@@ -66,6 +66,7 @@ class Eviction:
         *,
         saved: Any,
         save: Callable[[dict[str, Any]], None],
+        huge_pages: int = 0,
     ) -> None:
         config = context.config
         self._clock = context.clock
@@ -89,6 +90,7 @@ class Eviction:
         self._limits_storage = config.local_storage_capacity_isolation
         self._evictions = context.metrics.counter(EVICTIONS)
         self._separate_disks = enabled(config.feature_gates, "KubeletSeparateDiskGC")
+        self._huge_pages = huge_pages
         self._layout: Layout | None = None
         self._thresholds: tuple[Threshold, ...] = ()
         self._memory = cycle.CycleState()
@@ -177,7 +179,7 @@ class Eviction:
             self._layout = layout_of(usage, separate_disks=self._separate_disks)
             if self._layout is not None:
                 self._thresholds = thresholds_of(self._configured, self._layout)
-        self._readings = readings(usage)
+        self._readings = readings(usage, self._huge_pages)
         now = self._clock.monotonic()
         evaluated = cycle.evaluate(self._memory, self._thresholds_now(), self._readings, now, self._transition_seconds)
         self._memory, self._act_on = evaluated.memory, evaluated.act_on

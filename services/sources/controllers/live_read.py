@@ -1,7 +1,7 @@
 """Sends one GET to the API server as an answer to another service."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from bus.messages.sources import FoundObject
 from services.sources.controllers.api_server import ApiServer
@@ -27,6 +27,20 @@ async def live_read(
     except TimeoutError:
         error = f"{path}: more is asked of the API server than its rate limit lets through"
         return FoundObject(object=None, error=error)
+
+
+async def find_served(api: ApiServer, path_of: Callable[[str], str], versions: Sequence[str]) -> FoundObject | str:
+    """Return the path of a collection in the first of these versions that the API server has, else the last answer,
+    which says why there is none. `path_of`: the path by version."""
+    found = FoundObject(object=None, not_found=True)
+    for version in versions:
+        # A list from the API server's cache would ignore the limit.
+        found = await live_read(api, api.clients.objects, path_of(version), {"limit": "1"})
+        if found.object is not None:
+            return path_of(version)
+        if not found.not_found:
+            break
+    return found
 
 
 async def _read(

@@ -9,7 +9,7 @@ from bus.interface import OwnedStream
 from bus.messages.sources import ChangedObject, FoundObject, GetObject
 from services.sources.controllers.api_server import ApiServer
 from services.sources.controllers.listed_objects import ListedObjects
-from services.sources.controllers.live_read import live_read
+from services.sources.controllers.live_read import find_served
 from services.sources.core.api_objects import metadata_text
 from shared.kube import paths
 from shared.model.fields import dictionary, text
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 BUNDLE, OF_SIGNER = "ClusterTrustBundle", "ClusterTrustBundleList"
 TRUST_KINDS = (BUNDLE, OF_SIGNER)
-VERSIONS = ("v1beta1", "v1alpha1")  # of the API, in the order of preference
+VERSIONS = ("v1", "v1beta1", "v1alpha1")  # of the API, in the order of preference
 MAX_BUNDLES_CHARACTERS = 12 << 20  # of the bundles of one signer together; a message has at most 16 MiB
 NOT_SYNCED = "ClusterTrustBundle informer has not yet synced"
 ABSENT = "ClusterTrustBundle projection is not supported in static kubelet mode"  # the kubelet's text for a missing API
@@ -54,15 +54,12 @@ class TrustBundles:
 
     async def _start(self) -> ListedObjects | str:
         """Return the watch in the newest version that the API server has; a text = why there is none."""
-        for version in VERSIONS:
-            path = paths.cluster_trust_bundles(version)
-            # A list from the API server's cache would ignore the limit.
-            found = await live_read(self._api, self._api.clients.objects, path, {"limit": "1"})
-            if found.object is not None:
-                self._bundles = ListedObjects(self._api, "cluster trust bundles", path, on_change=self._publish)
-                return self._bundles
-            if not found.not_found:
-                return f"failed to ensure informer manager for ClusterTrustBundles: {found.error}"
+        found = await find_served(self._api, paths.cluster_trust_bundles, VERSIONS)
+        if isinstance(found, str):
+            self._bundles = ListedObjects(self._api, "cluster trust bundles", found, on_change=self._publish)
+            return self._bundles
+        if not found.not_found:
+            return f"failed to ensure informer manager for ClusterTrustBundles: {found.error}"
         log.info("the API server has no version of the ClusterTrustBundle API")
         return ABSENT
 

@@ -103,21 +103,27 @@ class Reviews:
             return RequestedPodCertificate(error="unimplemented")
         owner = {"apiVersion": "core/v1", "kind": "Pod", "name": request.pod, "uid": request.pod_uid}
         body: Object = {
-            "apiVersion": "certificates.k8s.io/v1beta1",
             "kind": "PodCertificateRequest",
             "metadata": {"name": request.name, "namespace": request.namespace, "ownerReferences": [owner]},
             "spec": request.spec,
         }
-        path = paths.pod_certificate_requests(request.namespace)
         with self._counted(RequestPodCertificate) as refusal:
             if refusal:
                 return RequestedPodCertificate(error=refusal)
-            try:
-                await self._clients.tokens.create(path, body, timeout=WRITE_TIMEOUT_SECONDS)
-            except ApiError as error:
-                if not (isinstance(error, ApiStatusError) and error.already_exists):  # an earlier try created it
-                    return RequestedPodCertificate(error=str(error))
-        return RequestedPodCertificate()
+            wrong = ""
+            for version in paths.POD_CERTIFICATE_VERSIONS:
+                path = paths.pod_certificate_requests(version, request.namespace)
+                sent = {"apiVersion": f"certificates.k8s.io/{version}", **body}
+                try:
+                    await self._clients.tokens.create(path, sent, timeout=WRITE_TIMEOUT_SECONDS)
+                except ApiError as error:
+                    wrong = str(error)
+                    if isinstance(error, ApiStatusError) and error.not_found:  # the API server has no such version
+                        continue
+                    if not (isinstance(error, ApiStatusError) and error.already_exists):  # an earlier try created it
+                        return RequestedPodCertificate(error=wrong)
+                return RequestedPodCertificate()
+        return RequestedPodCertificate(error=wrong)
 
     @contextlib.contextmanager
     def _counted(self, request: type) -> Iterator[str]:

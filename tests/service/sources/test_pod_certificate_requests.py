@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.fakes.api_resources import V1_20, V1_37
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import NODE, cluster_node
 
@@ -32,3 +33,22 @@ async def test_a_request_of_the_node_is_followed_to_its_result_and_its_end(tmp_p
         assert found.object is not None and found.object["status"] == {"certificateChain": "chain"}
         node.api.delete(f"{REQUESTS}/req-1")
         await node.until(lambda: KEY not in node.changed.state, within=5.0)
+
+
+@on_virtual_time
+async def test_the_stable_version_of_the_api_is_used_where_the_server_has_it(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path, drops=V1_37) as node:
+        node.api.put(f"{REQUESTS.replace('v1beta1', 'v1')}/req-1", {"spec": {"nodeName": NODE}})
+        await node.start()
+        found = await node.ask("PodCertificateRequest", "req-1")
+        assert found.object is not None and found.object["spec"]["nodeName"] == NODE
+        assert node.asked("GET", "v1beta1/podcertificaterequests") == 0
+
+
+@on_virtual_time
+async def test_an_api_server_without_the_api_says_nothing_about_a_request(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path, drops=V1_20) as node:
+        await node.start()
+        found = await node.ask("PodCertificateRequest", "req-1")
+        assert (found.object, found.not_found) == (None, False)
+        assert "could not find the requested resource" in found.error

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.fakes.api_resources import V1_20
+from tests.fakes.api_resources import V1_20, V1_37
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import ClusterNode, cluster_node
 
@@ -43,6 +43,17 @@ async def test_bundles_are_watched_from_the_first_request_on(tmp_path: Path) -> 
         await node.until(lambda: version(node, "ClusterTrustBundle//roots") == now, within=5.0)
         found = await node.ask("ClusterTrustBundle", "roots", namespace="")
         assert found.object is not None and found.object["spec"]["trustBundle"] == "second"
+
+
+@on_virtual_time
+async def test_the_stable_version_of_the_api_is_used_where_the_server_has_it(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path, drops=V1_37) as node:
+        node.api.put(
+            f"{BUNDLES.replace('v1beta1', 'v1')}/roots", {"spec": {"signerName": SIGNER, "trustBundle": "stable"}}
+        )
+        await node.start()
+        assert await names(node) == ["roots"]
+        assert node.asked("GET", "v1beta1/clustertrustbundles") == 0
 
 
 @on_virtual_time

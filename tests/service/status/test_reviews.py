@@ -18,6 +18,7 @@ from bus.messages.status import (
 )
 from services.frame.launch import Context
 from services.status.controllers.reviews import Reviews
+from tests.fakes.api_resources import NEWEST, V1_37, OlderServer
 from tests.fakes.virtual_time import on_virtual_time, pass_time
 from tests.service.status.cluster import Cluster
 
@@ -168,9 +169,12 @@ async def test_a_node_on_its_own_reports_that(tmp_path: Path) -> None:
     assert "no client provided" in (await asked(cluster, ReviewToken(token="x"), Reviewed)).error
 
 
+@pytest.mark.parametrize(("server", "version"), [(NEWEST, "v1beta1"), (V1_37, "v1")], ids=["1.36", "1.37"])
 @on_virtual_time
-async def test_a_certificate_request_of_a_pod_is_created_once(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
+async def test_a_certificate_request_of_a_pod_is_created_once(
+    tmp_path: Path, server: OlderServer, version: str
+) -> None:
+    cluster = Cluster(tmp_path, server)
     await cluster.begin()
     pod = cluster.server.bind({"metadata": {"name": "web"}, "spec": {"containers": []}}, cluster.config.node_name)
     uid = pod["metadata"]["uid"]
@@ -178,10 +182,10 @@ async def test_a_certificate_request_of_a_pod_is_created_once(tmp_path: Path) ->
     request = RequestPodCertificate(namespace="default", name="req-1", pod="web", pod_uid=uid, spec=spec)
     for _ in range(2):  # the second finds what the first has created
         assert await asked(cluster, request, RequestedPodCertificate) == RequestedPodCertificate()
-    path = "/apis/certificates.k8s.io/v1beta1/namespaces/default/podcertificaterequests/req-1"
+    path = f"/apis/certificates.k8s.io/{version}/namespaces/default/podcertificaterequests/req-1"
     created = cluster.server.get(path)
     assert created is not None
-    assert created["spec"] == spec
+    assert created["spec"] == spec and created["apiVersion"] == f"certificates.k8s.io/{version}"
     owner = {"apiVersion": "core/v1", "kind": "Pod", "name": "web", "uid": uid}
     assert created["metadata"]["ownerReferences"] == [owner]
     foreign = RequestPodCertificate(

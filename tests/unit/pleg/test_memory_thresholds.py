@@ -36,6 +36,11 @@ def test_where_the_limit_of_pods_is_enforced_the_threshold_applies_to_them_as_we
     assert found[("pods", "100Mi")] == (500 - 100 + 20) * MIB
 
 
+def test_memory_of_huge_pages_is_no_capacity_of_the_node() -> None:
+    found = usage_thresholds(NODE, ["100Mi"], limits_pods=True, huge_pages=200 * MIB)
+    assert found == {("root", "100Mi"): 750 * MIB, ("pods", "100Mi"): (500 - 100 + 20) * MIB}
+
+
 def test_what_is_not_read_and_what_is_no_threshold_give_none() -> None:
     assert usage_thresholds(NODE, ["0%"], limits_pods=True) == {}
     unread = NodeUsage(read_at=0.0, started_at=0.0, cgroup=CgroupUsage(time=0.0))

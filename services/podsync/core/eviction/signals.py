@@ -25,12 +25,14 @@ class Layout(StrEnum):
     SPLIT = "split"  # images on one of their own, writable layers on that of the root directory
 
 
-def readings(usage: NodeUsage) -> dict[str, SignalObservation]:
-    """Return the reading of each signal whose figures are known. A signal without a reading meets no threshold."""
+def readings(usage: NodeUsage, huge_pages: int = 0) -> dict[str, SignalObservation]:
+    """Return the reading of each signal whose figures are known. A signal without a reading meets no threshold.
+    `huge_pages`: bytes of memory that is reserved for them, which no other use can have."""
     at, signals = usage.read_at, {}
     available, capacity = usage.cgroup.memory_available, usage.memory_capacity
     if available is not None and capacity is not None:
-        signals["memory.available"] = SignalObservation(available, capacity, at)
+        left = max(available - huge_pages, 0)
+        signals["memory.available"] = SignalObservation(left, capacity - (available - left), at)
     for container in usage.system_containers:
         cgroup = container.cgroup
         if container.name == "pods" and cgroup.memory_available is not None and cgroup.memory_working_set is not None:

@@ -92,6 +92,15 @@ def test_the_default_thresholds_are_the_kubelets(facts: dict[str, int], pressed:
     assert found.conditions == ({pressed} if pressed else set())
 
 
+@pytest.mark.parametrize(
+    ("huge_pages", "available", "capacity"), [(0, 900, 1000), (850, 50, 150), (950, 0, 100)], ids=str
+)
+def test_memory_of_huge_pages_is_not_available(huge_pages: int, available: int, capacity: int) -> None:
+    """The kubelet subtracts it from what is available, at least to 0; the capacity is that and the working set."""
+    read = readings(node(), huge_pages * MIB)["memory.available"]
+    assert (read.available, read.capacity) == (available * MIB, capacity * MIB)
+
+
 def test_the_memory_of_pods_is_a_signal_of_its_own_where_their_limit_is_enforced() -> None:
     limited = Node(hard={"memory.available": "100Mi"}, enforce_pods=True).read(1.0, pods_memory=50 * MIB)
     assert [one.signal for one in limited.act_on] == ["allocatableMemory.available"]
