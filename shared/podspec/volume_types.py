@@ -41,6 +41,7 @@ class VolumeType(msgspec.Struct, frozen=True, kw_only=True):
     required: tuple[str, ...] = ()  # fields that may not be empty
     secret: str = ""  # field that names the Secret with its credentials or files
     refers: str = ""  # the kind of API object that it names, in the words with which static pods are refused
+    driver: str = ""  # the CSI driver that serves such volumes, which are translated; "" = they are not
     removed: str = ""  # the release of Kubernetes that removed its plugin; "" = it has one
     instead: str = ""  # what an operator can use in place of a type that this agent does not mount
 
@@ -131,23 +132,29 @@ TYPES: dict[str, VolumeType] = {
         fields={"secretRef": LOCAL_REF}, secret="secretRef", removed="1.31", instead=f"{_CSI} rbd.csi.ceph.com"
     ),
     "cinder": VolumeType(
-        fields={"secretRef": LOCAL_REF}, secret="secretRef", instead=f"{_CSI} cinder.csi.openstack.org"
+        fields={"secretRef": LOCAL_REF},
+        secret="secretRef",
+        mounted=True,
+        mounted_persistent=True,
+        driver="cinder.csi.openstack.org",
     ),
     "azureFile": VolumeType(
         fields={"secretName": _S},
         secret="secretName",
         refers="secrets (via azureFile volumes)",
-        instead=f"{_CSI} file.csi.azure.com",
+        mounted=True,
+        mounted_persistent=True,
+        driver="file.csi.azure.com",
     ),
-    "azureDisk": VolumeType(fields={}, instead=f"{_CSI} disk.csi.azure.com"),
-    "awsElasticBlockStore": VolumeType(fields={}, instead=f"{_CSI} ebs.csi.aws.com"),
-    "gcePersistentDisk": VolumeType(fields={}, instead=f"{_CSI} pd.csi.storage.gke.io"),
+    "azureDisk": VolumeType(fields={}, mounted=True, mounted_persistent=True, driver="disk.csi.azure.com"),
+    "awsElasticBlockStore": VolumeType(fields={}, mounted=True, mounted_persistent=True, driver="ebs.csi.aws.com"),
+    "gcePersistentDisk": VolumeType(fields={}, mounted=True, mounted_persistent=True, driver="pd.csi.storage.gke.io"),
     "flexVolume": VolumeType(
         fields={"driver": _S, "secretRef": LOCAL_REF}, secret="secretRef", instead="the CSI driver of the storage"
     ),
     "flocker": VolumeType(fields={}, removed="1.25", instead=_ENDED),
     "photonPersistentDisk": VolumeType(fields={}, removed="1.15", instead=f"{_CSI} csi.vsphere.vmware.com"),
-    "portworxVolume": VolumeType(fields={}, instead=f"{_CSI} pxd.portworx.com"),
+    "portworxVolume": VolumeType(fields={}, mounted=True, mounted_persistent=True, driver="pxd.portworx.com"),
     "quobyte": VolumeType(fields={}, removed="1.25", instead=f"{_CSI} csi.quobyte.com"),
     "scaleIO": VolumeType(
         fields={"secretRef": LOCAL_REF},
@@ -161,7 +168,7 @@ TYPES: dict[str, VolumeType] = {
         removed="1.25",
         instead=_ENDED,
     ),
-    "vsphereVolume": VolumeType(fields={}, instead=f"{_CSI} csi.vsphere.vmware.com"),
+    "vsphereVolume": VolumeType(fields={}, mounted=True, mounted_persistent=True, driver="csi.vsphere.vmware.com"),
 }
 # The fields of each type that spec.volumes may have: exactly one of these keys makes a volume.
 VOLUME_TYPES: Struct = {name: kind.fields for name, kind in TYPES.items() if kind.in_pod}

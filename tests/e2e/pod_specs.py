@@ -1,4 +1,4 @@
-"""60 pods that differ in one field each, half of them with one that this agent does not support."""
+"""Pods that differ in one field each, half of them with one that this agent does not support."""
 
 from typing import Any
 
@@ -53,9 +53,8 @@ _VOLUMES: dict[str, Object] = {
     "projected": {"projected": {"sources": [{"secret": {"name": "s"}}, {"downwardAPI": {"items": [_FIELD]}}]}},
 }
 _UNMOUNTED = (
-    "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flexVolume", "flocker",
-    "gcePersistentDisk", "gitRepo", "glusterfs", "iscsi", "photonPersistentDisk", "portworxVolume", "quobyte", "rbd",
-    "scaleIO", "storageos", "vsphereVolume",
+    "cephfs", "fc", "flexVolume", "flocker", "gitRepo", "glusterfs", "iscsi", "photonPersistentDisk", "quobyte", "rbd",
+    "scaleIO", "storageos",
 )  # fmt: skip
 _UNSUPPORTED: dict[str, Object] = {
     "windows": {"os": {"name": "windows"}},
@@ -82,7 +81,7 @@ def _pod(name: str, fields: Object, own: dict[str, Any] | None = None) -> Object
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
-def sixty_pods() -> tuple[list[Object], list[Object]]:
+def pods_of_all_kinds() -> tuple[list[Object], list[Object]]:
     """The pods with supported fields alone, and the others."""
     mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     supported = [_pod(name, fields) for name, fields in _SUPPORTED.items()]

@@ -16,6 +16,12 @@ from shared.model.fields import dictionaries, dictionary
 from shared.model.objects import Object
 
 NODE_IDS = "csi.volume.kubernetes.io/nodeid"
+# An annotation of the CSINode: the controllers attach volumes of these in-tree plugins by their CSI drivers.
+MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
+MIGRATED_PLUGINS = ",".join(
+    f"kubernetes.io/{name}"
+    for name in ("aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume")
+)
 Drivers = Mapping[str, CsiNode]  # by name
 
 
@@ -65,7 +71,7 @@ def new_csi_node(name: str, node_uid: str, drivers: Drivers) -> Object:
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSINode",
-        "metadata": {"name": name, "ownerReferences": [owner]},
+        "metadata": {"name": name, "annotations": {MIGRATED: MIGRATED_PLUGINS}, "ownerReferences": [owner]},
         "spec": {"drivers": [_driver(driver, drivers[driver]) for driver in sorted(drivers)]},
     }
 
@@ -78,9 +84,12 @@ def updated_csi_node(csi_node: Object, drivers: Drivers, gone: Collection[str]) 
     wanted = {name: _driver(name, driver) for name, driver in sorted(drivers.items())}
     after = [wanted.pop(str(driver.get("name")), driver) for driver in kept]
     after += wanted.values()
-    if [_without_nulls(driver) for driver in after] == [_without_nulls(driver) for driver in before]:
+    metadata = dictionary(csi_node.get("metadata"))
+    annotations = {**objects.annotations(csi_node), MIGRATED: MIGRATED_PLUGINS}
+    is_same = [_without_nulls(driver) for driver in after] == [_without_nulls(driver) for driver in before]
+    if is_same and annotations == objects.annotations(csi_node):
         return None
-    return {**csi_node, "spec": {**spec, "drivers": after}}
+    return {**csi_node, "metadata": {**metadata, "annotations": annotations}, "spec": {**spec, "drivers": after}}
 
 
 def _driver(name: str, driver: CsiNode) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from services.volume.adapters import host_resources
 from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.core.specs import gates
+from services.volume.core.specs.csi_translation import translated_inline
+from services.volume.core.specs.persistent_volume import PersistentVolume
 from services.volume.core.specs.volume_claims import Found, claim_key, csi_driver, resolve
 from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec, node_of
 from services.volume.core.world.desired_state_of_world import DesiredStateOfWorld
@@ -99,10 +101,14 @@ class DesiredStateOfWorldPopulator:
     def _read(self, pod: Object, name: str) -> VolumeSpec | Refused:
         volume = volume_of(pod, name)
         found = partial(self._claims.find, objects.uid(pod))
-        if volume is None or claim_key(pod, volume) is None:
+        persistent: PersistentVolume | Refused | None
+        if volume is not None and claim_key(pod, volume) is not None:
+            persistent = resolve(pod, volume, found)
+        else:
+            persistent = translated_inline(pod, volume or {}, alone=self._node.alone)
+        if persistent is None:
             node = self._with_driver(volume or {}, found)
             return node if isinstance(node, Refused) else volume_spec(pod, name, node, self._plugins)
-        persistent = resolve(pod, volume, found)
         if isinstance(persistent, Refused):
             return persistent
         node = self._with_driver(persistent.spec, found)

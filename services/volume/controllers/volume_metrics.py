@@ -77,7 +77,7 @@ class VolumeMetrics:
         plugin = self._plugin(operation)
         if name and plugin:
             status = "fail-unknown" if outcome.error else "success"
-            self._operations.observe(seconds, plugin, name, status, "false")
+            self._operations.observe(seconds, plugin, name, status, "true" if self._is_migrated(operation) else "false")
 
     def driver_called(self, call: DriverCall) -> None:
         """Observe a call of a CSI driver that has ended."""
@@ -93,6 +93,16 @@ class VolumeMetrics:
                 actual = self._reconciler.actual.get(uid, volume)
                 return actual.plugin if actual is not None else ""
         return ""
+
+    def _is_migrated(self, operation: Operation) -> bool:
+        """Return whether the volume was translated from an in-tree plugin; False for one that was found at start."""
+        match operation:
+            case MountVolume(spec=spec) | ExpandVolume(spec=spec):
+                return spec.migrated
+            case UnmountVolume(uid=uid, volume=volume):
+                actual = self._reconciler.actual.get(uid, volume)
+                return actual is not None and actual.spec is not None and actual.spec.migrated
+        return False
 
     def _count_volumes(self) -> None:
         desired = Counter(

@@ -88,12 +88,13 @@ def persistent_volume_spec(
         return replace(
             spec,
             key=f"{plugin.name}/{persistent.name}",
-            claim=f"{objects.namespace(persistent.claim)}/{objects.name(persistent.claim)}",
+            claim=f"{objects.namespace(persistent.claim)}/{objects.name(persistent.claim)}" if persistent.claim else "",
             capacity=expansion.size if grows and expansion is not None else persistent.claim_capacity,
             expansion=expansion,
             group=persistent.group,
             one_pod=persistent.one_pod,
             elsewhere=not persistent.is_for(node),
+            migrated=persistent.migrated,
         )
     types = unmounted_types(persistent.spec)
     why = f"err=no volume plugin matched: {why_unmounted(types[0])}" if types else "err=no volume plugin matched"

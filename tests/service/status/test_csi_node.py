@@ -12,6 +12,11 @@ from tests.fakes.virtual_time import on_virtual_time
 from tests.service.status.node_stage import NAME, NODE, NodeStage, node_stage
 
 CSI_NODE = paths.csi_node(NAME)
+MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
+PLUGINS = (
+    "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file,kubernetes.io/cinder,kubernetes.io/gce-pd,"
+    "kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume"
+)
 
 
 def plugin(name: str, node_id: str = "id", *, max_volumes: int = 0, **topology: str) -> RegisteredPlugin:
@@ -63,6 +68,7 @@ async def test_the_csi_node_is_created_with_the_node_as_its_owner(tmp_path: Path
         owner = {"apiVersion": "v1", "kind": "Node", "name": NAME, "uid": stage.node["metadata"]["uid"]}
         assert csi.csi_node["metadata"]["ownerReferences"] == [owner]
         assert csi.csi_node["spec"] == {"drivers": []}
+        assert csi.csi_node["metadata"]["annotations"] == {MIGRATED: PLUGINS}
         assert NODE_IDS not in stage.node["metadata"].get("annotations", {})
 
 
@@ -158,6 +164,20 @@ async def test_a_csi_node_of_an_earlier_node_is_created_again(tmp_path: Path) ->
         await stage.start()
         await csi.until_drivers()
         assert csi.csi_node["metadata"]["uid"] != before
+
+
+@on_virtual_time
+async def test_a_csi_node_of_an_earlier_release_gets_the_annotation_and_keeps_others(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        csi = CsiStage(stage)
+        await stage.start()
+        await csi.until_drivers()
+        await stage.kill()
+        metadata = {**csi.csi_node["metadata"], "annotations": {"own": "x", MIGRATED: "kubernetes.io/rbd"}}
+        stage.api.put(CSI_NODE, {**csi.csi_node, "metadata": metadata})
+        await stage.start()
+        wanted = {"own": "x", MIGRATED: PLUGINS}
+        await stage.until(lambda: csi.csi_node["metadata"]["annotations"] == wanted, within=60)
 
 
 @on_virtual_time

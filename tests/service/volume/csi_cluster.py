@@ -111,13 +111,16 @@ class CsiCluster(Cluster):
         state: PodState = PodState.SYNC,
         *,
         inline: Any = None,
+        other: Any = None,
         group: int | None = None,
         block: bool = False,
         selinux: Any = None,
         containers: Any = None,
     ) -> None:
-        """A pod with the volume `v`; without it from TERMINATED on. `selinux`: more of its securityContext."""
+        """A pod with the volume `v`; without it from TERMINATED on. `other`: its source, where that is neither the
+        claim nor `inline`; `selinux`: more of its securityContext."""
         source = {"persistentVolumeClaim": {"claimName": "data"}} if inline is None else {"csi": inline}
+        source = other or source
         spec = {
             "volumes": [{"name": "v", **source}],
             "containers": containers

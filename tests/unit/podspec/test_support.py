@@ -29,6 +29,7 @@ from tests.unit.podsync.cri.container_messages import a_pod
 
 DOCS = Path(__file__).parents[3] / "docs"
 LIMITS = DOCS / "limits.md"
+TRANSLATED = {name for name, kind in TYPES.items() if kind.driver}  # into volumes of the CSI driver
 CLAIMED = ("persistentVolumeClaim", "ephemeral")  # stand for a PersistentVolume
 NODE = Node(memory=1, csi_driver={"spec": {"volumeLifecycleModes": ["Ephemeral"]}})
 GATES = frozenset(("ClusterTrustBundleProjection", "PodCertificateRequest"))
@@ -64,10 +65,12 @@ def test_the_page_repeats_the_table() -> None:
 
 def test_the_page_of_volume_types_has_a_row_for_each_type_with_its_status() -> None:
     lines = [line.strip("|").split("|") for line in (DOCS / "volume-types.md").read_text().splitlines()]
-    rows = {cells[0].strip().strip("`"): cells[1].strip() for cells in lines if cells[0].strip().startswith("`")}
+    rows = {cells[0].strip().strip("`"): cells[1].strip() for cells in lines if len(cells) == 3 and "`" in cells[0]}
     assert rows.keys() == TYPES.keys()
     for name, kind in TYPES.items():
-        if kind.mounted or kind.mounted_persistent:
+        if kind.driver:
+            assert rows[name] == f"mounted by the CSI driver `{kind.driver}`, inline and as a PersistentVolume"
+        elif kind.mounted or kind.mounted_persistent:
             assert rows[name].startswith("mounted")
         else:
             begin = f"removed in Kubernetes {kind.removed}" if kind.removed else "not built"
@@ -75,9 +78,9 @@ def test_the_page_of_volume_types_has_a_row_for_each_type_with_its_status() -> N
 
 
 def test_the_supported_volumes_are_the_plugins() -> None:
-    assert PLUGINS.keys() - {"local"} | set(CLAIMED) == VOLUMES
+    assert PLUGINS.keys() - {"local"} | set(CLAIMED) | TRANSLATED == VOLUMES
     persistent = {name for name, plugin in PLUGINS.items() if "read_persistent" in vars(plugin)}
-    assert persistent == PERSISTENT_VOLUMES
+    assert persistent | TRANSLATED == PERSISTENT_VOLUMES
 
 
 @pytest.mark.parametrize("kind", [*sorted(VOLUME_TYPES.keys() - set(CLAIMED)), "ofALaterRelease"])
@@ -85,7 +88,7 @@ def test_a_volume_is_unsupported_exactly_where_it_is_refused(kind: str) -> None:
     source = {"driver": "d", "path": "/p", "server": "s", "reference": "i", "secretName": "s", "name": "m"}
     known = {field: source[field] for field in VOLUME_TYPES.get(kind, {}) if field in source}
     pod = mounting(volumes=[{"name": "v", kind: known}])
-    refused = isinstance(volume_spec(pod, "v", NODE), Refused)
+    refused = kind not in TRANSLATED and isinstance(volume_spec(pod, "v", NODE), Refused)
     assert found(pod) == ([(f"spec.volumes[0].{kind}", Effect.WAITS)] if refused else [])
 
 

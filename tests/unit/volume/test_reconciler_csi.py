@@ -5,10 +5,15 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import PodState
-from services.volume.core.operations.operations import UnmountVolume
-from services.volume.core.operations.outcome import FoundDevice, FoundVolume
-from services.volume.core.specs.volume_spec import Node
-from services.volume.plugins.registry import volume_spec
+from services.volume.controllers.volume_metrics import OPERATIONS, VolumeMetrics
+from services.volume.core.operations.operations import MountVolume, UnmountVolume
+from services.volume.core.operations.outcome import FoundDevice, FoundVolume, Outcome
+from services.volume.core.specs.csi_translation import translated_inline
+from services.volume.core.specs.persistent_volume import PersistentVolume
+from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
+from services.volume.plugins.registry import persistent_volume_spec, volume_spec
+from shared.metrics.registry import Registry
+from shared.model.objects import Object
 from tests.unit.volume.reconciling import World
 
 DRIVER, KEY = "hostpath.csi.k8s.io", "kubernetes.io/csi/v"
@@ -108,3 +113,39 @@ def test_a_volume_of_a_driver_that_stages_none_is_in_use_until_it_is_unmounted(w
     world.finish(UnmountVolume("u", KEY))
     in_use = world.reconciler.volumes_in_use()
     assert in_use is not None and in_use.volumes == ()
+
+
+def translating(world: World) -> None:
+    """Let the pod have its first volume as that of a driver that attaches volumes."""
+
+    def spec_of(pod: Object, name: str) -> VolumeSpec | Refused:
+        persistent = translated_inline(pod, pod["spec"]["volumes"][0])
+        assert isinstance(persistent, PersistentVolume)
+        return persistent_volume_spec(pod, persistent, Node(name="n"))
+
+    world.reconciler.desired.spec_of = spec_of
+    world.admit("v", spec=[{"name": "v", "awsElasticBlockStore": {"volumeID": "vol-1"}}])
+
+
+def test_a_pod_that_waits_for_a_translated_volume_is_told_which_driver_it_needs() -> None:
+    world = World()
+    translating(world)
+    assert world.started() == []
+    assert world.reconciler.events("u", world.now) == []
+    world.now += 123.0
+    (event,) = world.reconciler.events("u", world.now)
+    assert event.message.startswith("Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[v]")
+    needed = "volumes of in-tree plugins need their CSI drivers in the cluster and on this node: ebs.csi.aws.com"
+    assert event.message.endswith(f"context deadline exceeded ({needed})")
+
+
+@pytest.mark.parametrize("migrated", [True, False])
+def test_the_metric_of_a_mount_says_whether_the_volume_was_translated(world: World, migrated: bool) -> None:
+    registry = Registry()
+    metrics = VolumeMetrics(registry, world.reconciler)
+    translating(world) if migrated else world.admit("v", spec=SPEC)
+    key, spec = next(iter(world.reconciler.desired.pods["u"].mounts.items()))
+    assert isinstance(spec, VolumeSpec)
+    metrics.ended(MountVolume("u", key, spec), Outcome(), 0.2)
+    (series,) = [series for family, series in registry.collect() if family.name == OPERATIONS.name]
+    assert list(series) == [("kubernetes.io/csi", "volume_mount", "success", "true" if migrated else "false")]

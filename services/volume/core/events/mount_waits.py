@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
-from services.volume.core.specs.volume_spec import Refused
+from services.volume.core.specs.volume_spec import Refused, VolumeSpec
 from services.volume.core.world.desired_state_of_world import DesiredVolumes
 
 TIMEOUT_SECONDS = 123.0
@@ -50,6 +50,10 @@ class MountWaits:
         specs = pod.volumes.items()
         refused = {name: spec.reason for name, spec in specs if isinstance(spec, Refused) and spec.reason}
         why = "; ".join(dict.fromkeys(refused.values())) or "context deadline exceeded"
+        migrated = [spec.served_by for name, spec in specs if isinstance(spec, VolumeSpec) and spec.migrated]
+        if drivers := sorted({driver for driver in migrated if driver}):
+            needed = "volumes of in-tree plugins need their CSI drivers in the cluster and on this node"
+            why += f" ({needed}: {', '.join(drivers)})"
         return (
             f"unmounted volumes={_listed(missing)}, unattached volumes={_listed(unattached)}, "
             f"failed to process volumes={_listed(refused)}: {why}"

@@ -18,8 +18,9 @@ class PersistentVolume(Struct, frozen=True, kw_only=True):
     """A PersistentVolume that a pod uses through its claim.
 
     `name`: the spec name, after which its directories are named; `spec`, `annotations`: as the API server has them;
-    `claim`: the PersistentVolumeClaim; `read_only`: as the pod's volume has it; `volume`: its name in the pod; `node`:
-    the node on which it is used.
+    `claim`: the PersistentVolumeClaim, {} = it is a translated volume of spec.volumes; `read_only`: as the pod's volume
+    has it; `volume`: its name in the pod; `node`: the node on which it is used; `migrated`: it was translated from an
+    in-tree plugin.
     """
 
     name: str
@@ -29,6 +30,7 @@ class PersistentVolume(Struct, frozen=True, kw_only=True):
     read_only: bool = False
     volume: str = ""
     node: Node = field(default_factory=Node)
+    migrated: bool = False
 
     @property
     def access_modes(self) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from services.volume.core.files.object_key import ObjectKey
 from services.volume.core.files.payload import FailureKind, FoundObject, Problem
+from services.volume.core.specs.csi_translation import translated_volume
+from services.volume.core.specs.in_tree_sources import TranslationError
 from services.volume.core.specs.persistent_volume import PersistentVolume
 from services.volume.core.specs.volume_spec import Unprocessed
 from shared.model import objects
@@ -50,18 +52,22 @@ def resolve(pod: Object, volume: Object, found: Found) -> PersistentVolume | Unp
         persistent = _volume_of(claim, found, pod if "ephemeral" in volume else None)
         if persistent is None:
             return Unprocessed("")
+        translated = translated_volume(persistent)
     except _NotOwnedError as error:
         return Unprocessed(f"PVC {key.namespace}/{key.name} {error}")
+    except TranslationError as error:
+        return Unprocessed(f"failed to translate in-tree pv to CSI: {error}")
     except _UnusableError as error:
         return Unprocessed(f"error processing PVC {key.namespace}/{key.name}: {error}", quiet=error.quiet)
     read_only = dictionary(volume.get("persistentVolumeClaim")).get("readOnly") is True
     resolved = PersistentVolume(
         name=objects.name(persistent),
-        spec=dictionary(persistent.get("spec")),
+        spec=dictionary((translated or persistent).get("spec")),
         annotations=objects.annotations(persistent),
         claim=claim,
         read_only=read_only,
         volume=text(volume.get("name")),
+        migrated=translated is not None,
     )
     return _checked_mode(pod, text(volume.get("name")), resolved)
 

@@ -49,6 +49,7 @@ class VolumeSpec:
     one_pod: bool = field(default=False, compare=False)  # ReadWriteOncePod: no second pod of this node may have it
     mount_label: str = ""  # the SELinux label that its device and the volume are mounted with; "" = none
     elsewhere: bool = field(default=False, compare=False)  # a PersistentVolume that may not be used on this node
+    migrated: bool = field(default=False, compare=False)  # it was translated from an in-tree plugin
 
     @property
     def unique_name(self) -> str:
