@@ -30,7 +30,8 @@ On restart: reads the checkpoint, publishes the admitted pods, lists each pod in
 acts on it, and continues with the next step; the list shows whether a call of the earlier process had an effect. A
 postStart hook that was cut short is run again. A preStop hook is not: what a kill cut short stays undone, but a sleep
 continues for the rest of its time. A pod with resource claims neither starts a container nor ends before volume has
-published how far they are. The cpuset of each running container is set once more. The files of the CPU and memory
+published how far they are. A pod without a sandbox waits for its turn to start as if the earlier process had not been.
+The cpuset of each running container is set once more. The files of the CPU and memory
 managers count for pods without a record, which a Go kubelet admitted. Nothing is killed as an orphan before the
 sources are complete, except a pod whose source lists another of its name (of a pod without a record, an annotation of
 the sandbox names the source). A static pod that was rejected is admitted or rejected again after a start of

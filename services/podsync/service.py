@@ -41,8 +41,10 @@ from services.podsync.controllers.pod_previews import PodPreviews
 from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.controllers.published_resources import PublishedResources
 from services.podsync.controllers.pull_watch import PullWatch
+from services.podsync.controllers.start_pressure import StartPressure, available_cpus
 from services.podsync.core.machine import PodSync, Settings
 from services.podsync.core.shutdown.record import is_unfinished
+from services.podsync.core.start_order.places import start_places
 from shared.cri.interface import Runtime
 from shared.files.checkpoint import Checkpoint
 from shared.host import cgroup_layout
@@ -98,6 +100,8 @@ class PodSyncService:
             plugin_wait_seconds=config.device_plugin_wait,
             device_action=DeviceAction(config.device_unhealthy_action),
             dead_instances_kept=max(config.maximum_dead_containers_per_container, 1),
+            start_places=start_places(available_cpus(), None),
+            root_dir=config.root_dir,
             joins_cluster=config.joins_cluster,
             agent_start=generation,
             machine=(machine := boot_id() if groups else ""),
@@ -176,6 +180,7 @@ class PodSyncService:
             placer, placement_files, self.core.placements, self._known_devices, bus.trouble
         )
         self._pod_cidr = PodCidr(context, runtime)
+        StartPressure(bus, settings.start_places, self.loop.handle)
         self.loop.on_handled = self._pods_changed
         Followers(bus, handle=self.loop.handle, on_complete=self.loop.complete)
 

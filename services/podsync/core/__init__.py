@@ -6,7 +6,7 @@ for `bulkhead explain`. A `TrackedPod` is frozen: a decision returns another one
 imports other rooms only as this table allows:
 
     room           decides                                      imports
-    machine        what an event changes  container_cpus node_state outcomes saving admission placement pod status sync
+    machine        each step  container_cpus node_state outcomes saving admission placement pod start_order status sync
     container_cpus the cpusets of the containers of all pods    admission placement pod sync
     saving         what is saved and published after it         pod status
     node_state     which pods an event touches, who ends        outcomes admission pod sync
@@ -21,6 +21,7 @@ imports other rooms only as this table allows:
     cgroups        names and values of cgroups                  node placement
     checkpoints    the files of the Go kubelet's managers       placement
     shutdown       the order and the time of pods that stop     pod
+    start_order    the order of pods that start                 pod
     log_rotation   rotation and removal of log files            nothing
     pod            state, lifecycle, events, instructions       placement
     node           facts and resources of the node              placement

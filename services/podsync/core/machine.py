@@ -18,7 +18,7 @@ from services.podsync.core.outcomes import RETRY_SECONDS, delay_repeated_call, j
 from services.podsync.core.placement.pod_placement import PodPlacement
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.claim_status import has_claims
-from services.podsync.core.pod.events import Event, TimePassed
+from services.podsync.core.pod.events import Event, StartPlacesChanged, TimePassed
 from services.podsync.core.pod.instructions import (
     ForgetPod,
     Instruction,
@@ -35,6 +35,7 @@ from services.podsync.core.pod.saved_format import not_after, persisted
 from services.podsync.core.pod.step import Step, StepInputs
 from services.podsync.core.pod.tracked_pod import NEVER, TERMINAL_PHASES, PodEvent, TrackedPod
 from services.podsync.core.saving import kube_event, save_and_publish, shown_from, with_shown_reasons
+from services.podsync.core.start_order.queue import StartQueue
 from services.podsync.core.status.pod_status import pod_status, withheld
 from services.podsync.core.sync.device_health import follow_device_health
 from services.podsync.core.sync.pre_stop import note_begun_hooks, with_begun_hooks
@@ -64,6 +65,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     device_action: DeviceAction = DeviceAction.NONE  # on devices that become unhealthy, where a pod has none
     machine: str = ""  # identity of the boot of the machine, "" = its shutdown is not followed
     was_cut_off: bool = False  # the machine has booted after a shutdown in which not every pod had its turn
+    start_places: int = 0  # how many pods start at once, 0 = any number
+    root_dir: str = "/var/lib/kubelet"
     joins_cluster: bool = False  # the Node must be known before pods of the API server are admitted
 
 
@@ -80,6 +83,7 @@ class PodSync:
         self.node_state.admissions.plugin_wait_seconds = settings.plugin_wait_seconds
         self.node_state.admissions.inherited.take_over(settings.inherited)
         self._cpus = ContainerCpus(self.node_state.pods, self.node_state.admissions)
+        self._starts = StartQueue(settings.start_places, settings.root_dir)
         self.node_state.admissions.node_known = not settings.joins_cluster
 
     @property
@@ -143,6 +147,8 @@ class PodSync:
         """Take in one event and return the instructions that follow. `now` is steady seconds, which a change of the
         wall clock does not affect; `node_state.skew` is how far the wall clock is ahead of them."""
         touched = self.node_state.take_in(event, now)
+        if isinstance(event, StartPlacesChanged):
+            self._starts.places = event.places
         errors = self.node_state.admissions.take_errors()
         out: list[Instruction] = [ReportInternalError(cause=event.cause, uid=uid, error=e) for uid, e in errors.items()]
         for uid in touched:
@@ -151,10 +157,21 @@ class PodSync:
         for uid in self._cpus.waiting():
             out += self._advance_alone(uid, event.cause, now)
         out += self._cpus.follow_shared(now)
+        out += self._begin_starts(now)
         if isinstance(event, TimePassed):
             out += self._next_wake(now)
         if retry_at := self.node_state.resizes.retry_at:
             out.append(WakeAt(cause="a resize waits", when=retry_at))
+        return out
+
+    def _begin_starts(self, now: float) -> list[Instruction]:
+        """Advance the pods whose turn to start has come, each once."""
+        out: list[Instruction] = []
+        advanced: set[str] = set()
+        while ready := [uid for uid in self._starts.ready(now) if uid not in advanced]:
+            for uid in ready:
+                advanced.add(uid)
+                out += self._advance_alone(uid, "its turn to start has come", now)
         return out
 
     def _next_wake(self, now: float) -> list[Instruction]:
@@ -200,6 +217,7 @@ class PodSync:
             return [ReportInternalError(cause=cause, uid=uid, error=error), wake]
         finally:
             self.node_state.pods.note_rest(uid)
+            self._starts.follow(uid, self.tracked.get(uid), now)
 
     def _advance(self, tracked: TrackedPod, cause: str, now: float) -> list[Instruction]:
         """Return the instructions that follow for one pod, in this order:
@@ -349,6 +367,7 @@ class PodSync:
             static_cpus=self._cpus.static,
             shared_cpus=self.shared_cpus(),
             occupied_cpus=lambda: self._cpus.occupied(tracked),
+            turn_at=lambda: self._starts.turn_at(tracked, now),
         )
 
     def _with_victims(self, tracked: TrackedPod, now: float) -> tuple[TrackedPod, float]:

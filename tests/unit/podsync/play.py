@@ -89,6 +89,7 @@ class Play(RuntimeModel):
     claims: dict[str, PodClaims] = field(default_factory=dict)  # resource claims as volume publishes them, by pod
     claims_listed: bool = True  # whether volume has published all of them, as of the next start
     device_action: DeviceAction = DeviceAction.NONE  # as of the next start
+    start_places: int = 0  # how many pods start at once, as of the next start
 
     def __post_init__(self) -> None:
         self.steps = self.boot = 0
@@ -107,6 +108,7 @@ class Play(RuntimeModel):
             inherited=self.inherited,
             joins_cluster=self.joins_cluster,
             device_action=self.device_action,
+            start_places=self.start_places,
         )
         self.core = PodSync(settings, {uid: dict(data) for uid, data in self.disk.items()})
         self.queue: list[Instruction] = []

@@ -125,6 +125,12 @@ class NodePressureChanged(Event, frozen=True, kw_only=True):
     conditions: tuple[str, ...]
 
 
+class StartPlacesChanged(Event, frozen=True, kw_only=True):
+    """Another number of pods may start at once, because tasks wait for a CPU, or no longer do."""
+
+    places: int
+
+
 class PodEvicted(Event, frozen=True, kw_only=True):
     """The pod is to end because the node is short of a resource, or because it exceeds a limit (node.md 5.6, 5.8)."""
 

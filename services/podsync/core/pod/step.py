@@ -9,6 +9,7 @@ from services.podsync.core.pod.instructions import Call
 from services.podsync.core.pod.tracked_pod import PodEvent, TrackedPod
 
 WAITS_FOR_CPUS = "running containers to leave the CPUs of this one"
+WAITS_FOR_TURN = "its turn to start"
 
 
 class StepInputs(Struct, frozen=True, kw_only=True):
@@ -30,6 +31,7 @@ class StepInputs(Struct, frozen=True, kw_only=True):
     # Returns the CPUs on which containers of other pods may run now; None = any may be. It looks at all pods.
     occupied_cpus: Callable[[], frozenset[int] | None] = frozenset
     skew: float = 0.0  # seconds of the wall clock ahead of `now`
+    turn_at: Callable[[], float] = float  # returns when to ask again whether the pod may begin its start; 0 = it may
 
 
 @dataclass(kw_only=True)

@@ -10,7 +10,7 @@ from services.podsync.core.pod.instructions import KillPod, LookAtPod, PreparePo
 from services.podsync.core.pod.observed_in_runtime import start_mark
 from services.podsync.core.pod.published_items import mounted_volumes
 from services.podsync.core.pod.saved import SavedContainer, with_container
-from services.podsync.core.pod.step import Step, StepInputs
+from services.podsync.core.pod.step import WAITS_FOR_TURN, Step, StepInputs
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.actions import PodActions, compute_pod_actions, goes_on
 from services.podsync.core.sync.before_verdict import step_before_verdict
@@ -215,7 +215,7 @@ def _kill_pod(tracked: TrackedPod, actions: PodActions) -> Step | None:
 
 def _new_sandbox(tracked: TrackedPod, actions: PodActions, inputs: StepInputs) -> Step | None:
     """Return the step that makes a new sandbox, after the removal of dead init containers: the pod initializes again in
-    it. None = no new sandbox is needed."""
+    it. The pod has all else that it needs then, and waits for its turn. None = no new sandbox is needed."""
     if not actions.create_sandbox:
         return None
     dead = dead_init_instances(tracked)
@@ -223,6 +223,8 @@ def _new_sandbox(tracked: TrackedPod, actions: PodActions, inputs: StepInputs) -
         step = Step(tracked=tracked)
         remove_when_due(step, dead, inputs)
         return step
+    if turn_at := inputs.turn_at():
+        return Step(tracked=tracked, wake_at=turn_at, waits_for=WAITS_FOR_TURN)
     return Step(tracked=tracked, call=RunPodSandbox(uid=tracked.uid, attempt=actions.sandbox_attempt))
 
 
