@@ -106,6 +106,7 @@ class PodStatus(Struct, frozen=True, kw_only=True):
     version: tuple[int, int]  # start number kept on disk, counter within that start: orders statuses across restarts
     status: dict[str, Any]  # PodStatus as the API has it
     container_ids: tuple[str, ...] = ()  # bare CRI ids of the running instances, shown or not, for pleg to watch
+    waits_for: str = ""  # its turn to start, in words, while it waits for nothing else; the API server never has it
 
 
 class ImagePull(Struct, frozen=True, kw_only=True):

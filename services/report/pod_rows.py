@@ -176,6 +176,8 @@ def _waits(facts: PodFacts, spec: dict[str, Any], status: dict[str, Any]) -> Ite
         waiting = sorted(name for name, volume in mounted.items() if volume.get("state") == "pending")
         if waiting:
             yield f"the mounting of {', '.join(waiting)}"
+    if facts.status.get("waits_for"):
+        yield str(facts.status["waits_for"])
     for condition in status.get("conditions") or []:
         reason = condition.get("reason")
         if condition.get("type") == "PodReadyToStartContainers" and reason not in (None, "", VOLUME_UNSUPPORTED):

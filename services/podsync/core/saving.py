@@ -16,7 +16,7 @@ from services.podsync.core.pod.instructions import (
 from services.podsync.core.pod.progress import LastWritten
 from services.podsync.core.pod.published_items import published
 from services.podsync.core.pod.saved_format import must_be_saved, persisted
-from services.podsync.core.pod.step import Step
+from services.podsync.core.pod.step import WAITS_FOR_TURN, Step
 from services.podsync.core.pod.tracked_pod import PodEvent, TrackedPod
 from services.podsync.core.status.pod_status import container_ids, is_starting
 from shared.model.frozen_copy import replace
@@ -43,10 +43,15 @@ def save_and_publish(
         if shown != written.published:
             out.append(PublishAdmitted(cause=cause, published=shown))
         written = replace(written, published_from=tracked.saved, published=shown)
-    running = container_ids(tracked)
-    if (changed or running != written.container_ids) and tracked.saved.pod and tracked.may_be_shown:
+    running, waits_for = container_ids(tracked), WAITS_FOR_TURN if tracked.waits_for == WAITS_FOR_TURN else ""
+    shown_besides = (running, waits_for)
+    if (
+        (changed or shown_besides != (written.container_ids, written.waits_for))
+        and tracked.saved.pod
+        and tracked.may_be_shown
+    ):
         version = written.version + 1
-        written = replace(written, status=tracked.status, container_ids=running, version=version)
+        written = replace(written, status=tracked.status, container_ids=running, waits_for=waits_for, version=version)
         status = PodStatus(
             uid=tracked.uid,
             name=tracked.name,
@@ -54,6 +59,7 @@ def save_and_publish(
             version=(boot, version),
             status=tracked.status,
             container_ids=running,
+            waits_for=waits_for,
         )
         out.append(PublishStatus(cause=cause, status=status, on_the_way=is_starting(tracked)))
     return written, out

@@ -1,9 +1,14 @@
 """What `bulkhead status` prints of many pods: the verdict above them stays in sight in a terminal."""
 
+import pytest
+from msgspec import to_builtins
+
+from bus.messages.podsync import PodStatus
 from services.cli.agent.status import status_lines
+from services.cli.pods.listing import wide_table
 from services.cli.terminal.table import Paint
 from services.report.node import Report, RuntimeRow
-from services.report.pod_rows import PodRow
+from services.report.pod_rows import PodFacts, PodRow, pod_row
 from shared.model.frozen_copy import replace
 
 
@@ -32,6 +37,17 @@ def test_a_terminal_shows_twenty_pods_that_wait_and_the_number_of_the_others() -
     assert shown[-1] == "480 more pods wait (bulkhead pods lists them)"
     assert sum("web-" in line for line in lines(20, "text", 80)) == 20
     assert "more pods wait" not in lines(20, "text", 80)[-1]
+
+
+@pytest.mark.parametrize("form", ["text", "wide"])
+def test_status_and_pods_show_that_a_pod_waits_for_its_turn_to_start(form: str) -> None:
+    pending = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}
+    turn = "its turn to start"
+    item = PodStatus(uid="u", name="web", namespace="shop", version=(1, 1), status=pending, waits_for=turn)
+    row = pod_row(PodFacts(uid="u", status=to_builtins(item)))
+    of_status = status_lines(replace(report(0), pods=(row,)), form, 80, Paint(False))
+    for shown in (of_status, wide_table((row,), 0, 0.0)):
+        assert shown[-1].endswith(f"  {turn}")
 
 
 def test_a_file_and_wide_have_every_pod() -> None:

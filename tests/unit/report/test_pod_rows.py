@@ -25,10 +25,11 @@ def waiting(reason: str, message: str = "") -> dict[str, Any]:
     return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
 
 
-def row(status: dict[str, Any], **facts: Any) -> tuple[str, str]:
-    """State and what it waits for."""
+def row(status: dict[str, Any], waits_for: str = "", **facts: Any) -> tuple[str, str]:
+    """State and what it waits for. `waits_for`: that of the item of `pods.status`."""
     desired = {"uid": "u", "source": "api", "pod": facts.pop("pod", POD)}
-    found = pod_row(PodFacts(uid="u", desired=desired, status={"status": status} if status else {}, **facts))
+    item = {"status": status, "waits_for": waits_for} if status else {}
+    found = pod_row(PodFacts(uid="u", desired=desired, status=item, **facts))
     return found.state, found.waits_for
 
 
@@ -118,6 +119,11 @@ def test_a_volume_that_is_never_mounted_is_named_once() -> None:
     status = {"phase": "Pending", "containerStatuses": [container("a", waiting("ContainerCreating"))]}
     shown = {**status, "conditions": [{**condition, "message": "the pod waits for volume v: no plugin"}]}
     assert row(shown, volumes=volumes) == ("ContainerCreating", "volume v: no plugin")
+
+
+def test_a_pod_that_waits_for_its_turn_to_start_says_so_before_its_container_does() -> None:
+    status = {"phase": "Pending", "containerStatuses": [container("a", waiting("ContainerCreating"))]}
+    assert row(status, waits_for="its turn to start") == ("ContainerCreating", "its turn to start")
 
 
 def test_a_rejected_pod_waits_for_nothing_and_shows_the_reason() -> None:

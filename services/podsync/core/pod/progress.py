@@ -36,6 +36,7 @@ class LastWritten(Struct, frozen=True, kw_only=True):
     version: int = 0  # number of the newest status within this boot
     status: dict[str, Any] = field(default_factory=dict)
     container_ids: tuple[str, ...] = ()  # of the running instances, published with the status
+    waits_for: str = ""  # its turn to start, published with the status
     published: Published | None = None
     published_from: Saved | None = None  # the value that `published` was compared with last
 

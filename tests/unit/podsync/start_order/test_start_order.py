@@ -117,6 +117,17 @@ def test_a_pod_that_is_deleted_while_it_waits_or_starts_leaves_its_place_to_the_
     assert began(play) == ["starts", "last"]
 
 
+def test_operators_see_who_waits_for_its_turn_and_the_api_server_has_the_same_status_as_without() -> None:
+    play = Play(start_places=1, source="api", hang={"RunPodSandbox"})
+    appear(play, an_api_pod("first"), an_api_pod("next"))
+    play.run()
+    shown = {uid: item.waits_for for uid, item in play.statuses.items()}
+    assert shown == {"first": "", "next": WAITS_FOR_TURN}
+    assert "turn" not in str(play.statuses["next"].status)
+    play.later(PLACE_SECONDS)
+    assert play.statuses["next"].waits_for == ""
+
+
 def test_under_pressure_fewer_pods_start_and_afterwards_more_begin_at_once() -> None:
     play = Play(start_places=1, source="api", hang={"RunPodSandbox"})
     appear(play, *(an_api_pod(f"u{n}") for n in range(3)))
