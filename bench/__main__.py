@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="The Go kubelet and Bulkhead, side by side.")
     parser.add_argument("--quick", action="store_true", help="fewer samples, one round: a few minutes")
-    parser.add_argument("--large", action="store_true", help="also 100 pods at once, idle and in memory")
+    parser.add_argument("--large", action="store_true", help="also 100 pods at once, idle, in memory and at a start")
     parser.add_argument("--rounds", type=int, help="how often the agents alternate (default 2, quick 1)")
     parser.add_argument("--agents", type=_agents, default=(GO, BULKHEAD), help="go,bulkhead or one of them")
     parser.add_argument("--equal-rates", action="store_true", help="the same API rates for both, not their defaults")

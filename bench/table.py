@@ -1,7 +1,7 @@
 """Lists all scenarios in the order in which a session runs them; their figures are the rows of the report."""
 
 from bench.figure import Figure, Scenario
-from bench.scenarios import changes, exits, floor, idle, node, pods, port, stats, streaming, volumes
+from bench.scenarios import boot, changes, exits, floor, idle, node, pods, port, stats, streaming, volumes
 
 SCENARIOS: tuple[Scenario, ...] = (
     *floor.SCENARIOS,
@@ -15,6 +15,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *stats.SCENARIOS,
     *streaming.SCENARIOS,
     *port.SCENARIOS,
+    *boot.SCENARIOS,
     *node.KILLS,  # run last, because what it leaves behind would disturb others
 )
 
