@@ -146,6 +146,49 @@ async def test_a_group_waits_until_the_volumes_of_the_one_before_are_unmounted(t
         assert stage.stopped() == ["low", "high"]
 
 
+async def test_volumes_whose_driver_is_gone_delay_the_others_by_the_time_of_their_group(tmp_path: Path) -> None:
+    async with shutting_stage(tmp_path, periods={0: 10, 100: 60}) as stage:
+        stage.mounted.put("low", MountedVolumes(uid="low", volumes={"data": MountedVolume(state=VolumeState.MOUNTED)}))
+        await stage.pods_that_run(low=0, high=1000)
+        stage.signal()
+        await stage.until(lambda: stage.stopped() == ["low"] and stage.runs() == ["high"])
+        stage.network.clock.advance(10.0)
+        stage.signal()  # so that it decides again
+        await stage.until(lambda: stage.shown().over)
+        assert (stage.stopped(), stage.shown().unfinished) == (["low", "high"], ("low_default(low)",))
+
+
+async def test_a_container_that_ignores_sigterm_is_killed_after_its_grace_and_then_the_next_group_stops(
+    tmp_path: Path,
+) -> None:
+    async with shutting_stage(tmp_path) as stage:
+        await stage.pods_that_run(low=0, high=1000)
+        hung = stage.runtime.hang("StopContainer")
+        stage.signal()
+        await stage.until(hung.reached.is_set)
+        assert stage.runtime.requests("StopContainer")[0]["timeout"] == 5  # then the runtime kills it: of 60 s, its own
+        assert stage.runs() == ["high", "low"]
+        hung.release.set()
+        await stage.until(lambda: stage.shown().over)
+        assert (stage.stopped(), stage.shown().unfinished) == (["low", "high"], ())
+
+
+async def test_a_second_signal_gives_no_group_more_time(tmp_path: Path) -> None:
+    async with shutting_stage(tmp_path, periods={0: 10, 100: 60}) as stage:
+        await stage.pods_that_run(low=0, high=1000)
+        hung = stage.runtime.hang("StopContainer")
+        stage.signal()
+        await stage.until(hung.reached.is_set)
+        stage.network.clock.advance(9.9)
+        stage.signal()
+        await stage.network.settle()
+        assert stage.stopped() == ["low"]
+        stage.network.clock.advance(0.1)
+        stage.signal()
+        await stage.until(lambda: stage.stopped() == ["low", "high"] and stage.shown().over)
+        assert stage.shutdown_events() == ["Shutdown manager detected shutdown event"]
+
+
 async def test_a_pod_that_does_not_stop_delays_the_others_by_the_time_of_its_group(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,6 +1,7 @@
 """podsync follows logind on a real D-Bus: it delays a shutdown until its pods have stopped (node.md 3)."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from bus.messages.status import ShutdownReported
 from shared.logind import max_delay
+from shared.logind.connection import LogindConnection
 from tests.fakes.logind import FakeLogind, a_logind
 from tests.service.podsync.stage import cleared
 from tests.service.podsync.test_node_shutdown import ShuttingStage
@@ -40,6 +42,19 @@ async def test_the_machine_goes_on_when_the_pods_have_stopped(tmp_path: Path) ->
         hung.release.set()
         await stage.until(lambda: logind.locks == 0)
         assert (stage.stopped(), stage.runs(), stage.shown().over) == (["low", "high"], [], True)
+
+
+async def test_the_lock_of_another_program_gives_no_pod_more_time(tmp_path: Path) -> None:
+    async with with_logind(tmp_path) as (stage, logind):
+        other = await LogindConnection.open(logind.address)
+        lock = await other.inhibit("a backup")
+        await stage.pods_that_run(low=0, high=1000)
+        await logind.announce()
+        await stage.until(lambda: logind.locks == 1)
+        assert (stage.stopped(), stage.runs(), stage.shown().over) == (["low", "high"], [], True)
+        os.close(lock)
+        await stage.until(lambda: logind.locks == 0)
+        await other.close()
 
 
 async def test_where_status_says_nothing_the_machine_goes_on_after_five_seconds(tmp_path: Path) -> None:
