@@ -38,6 +38,7 @@ class ShutdownWatch:
         self._lock: int | None = None  # file descriptor
         self._line: str | None = None  # of the last trouble
         self._changed = asyncio.Event()  # logind is to be asked again
+        self._failures = 0  # since logind answered
 
     @property
     def has_lock(self) -> bool:
@@ -53,21 +54,19 @@ class ShutdownWatch:
 
     async def run(self) -> None:
         """Follow logind until cancelled; the lock is then released."""
-        failures = 0
         try:
             while True:
                 try:
                     connection = await LogindConnection.open(self._address)
                     try:
                         await self._follow(connection)
-                        failures = 0
                         raise LogindError("logind: the connection to D-Bus has ended")
                     finally:
                         await connection.close()
                 except LogindError as error:
                     self._report(str(error))
-                    failures += 1
-                await asyncio.sleep(RECONNECTS.delay(failures))
+                    self._failures += 1
+                await asyncio.sleep(RECONNECTS.delay(self._failures))
         finally:
             self.release()
 
@@ -82,6 +81,7 @@ class ShutdownWatch:
         while not connection.ended.done():
             self._changed.clear()
             in_progress = await self._look(connection)
+            self._failures = 0
             self._report(doubt)
             self._on_change(in_progress)
             await self._changed.wait()

@@ -20,6 +20,7 @@ from tests.support.installed.lacking import lack
 from tests.support.waits.deadline import WAIT_SECONDS
 
 _DAEMON = Path("/usr/bin/dbus-daemon")
+_CHILD = ("setpriv", "--pdeathsig", "KILL", "--", str(_DAEMON))  # it ends with us, however we end
 _NAMES = ("org.freedesktop.login1", "org.freedesktop.systemd1")
 _MANAGER = "org.freedesktop.login1.Manager"
 
@@ -59,7 +60,7 @@ class FakeLogind:
     async def _start_bus(self) -> None:
         options = ("--session", "--nofork", "--nopidfile", "--print-address=1", f"--address={self.address}")
         pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        self._daemon = await asyncio.create_subprocess_exec(str(_DAEMON), *options, stdout=pipe, stderr=nothing)
+        self._daemon = await asyncio.create_subprocess_exec(*_CHILD, *options, stdout=pipe, stderr=nothing)
         assert self._daemon.stdout is not None
         async with asyncio.timeout(WAIT_SECONDS):
             assert await self._daemon.stdout.readline(), "dbus-daemon has ended"  # it prints this once it listens

@@ -169,6 +169,28 @@ async def test_after_a_restart_of_the_bus_it_looks_again_and_has_kept_its_lock(
         assert found.troubles[-1] is None
 
 
+async def test_once_logind_has_answered_a_failure_is_the_first_one_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[int] = []
+
+    class Counted:
+        def delay(self, count: int) -> float:
+            failures.append(count)
+            return 0.01
+
+    def refuse(message: Message) -> Message | None:
+        return Message.new_error(message, "org.example.Busy", "busy") if message.member == "Get" else None
+
+    monkeypatch.setattr(shutdown_watch, "RECONNECTS", Counted())
+    async with a_logind(answers=refuse) as logind, watching(logind.address) as found:
+        await until(lambda: len(failures) > 2)
+        logind.answers = lambda message: None
+        await until(lambda: found.seen)
+        before, logind.answers = len(failures), refuse
+        await logind.announce(begins=False)
+        await until(lambda: len(failures) > before)
+        assert (failures[:3], failures[before]) == ([1, 2, 3], 1)
+
+
 async def test_without_a_bus_one_line_says_so(tmp_path: Path) -> None:
     async with watching(f"unix:path={tmp_path}/none") as found:
         await until(lambda: found.troubles)
