@@ -13,7 +13,7 @@ from shared.model.objects import Object
 from shared.podspec.containers import used_volumes
 from shared.podspec.references import MAX_REFERENCES, referenced_objects
 from shared.podspec.schema import join
-from shared.podspec.volume_types import PROJECTIONS, TYPES
+from shared.podspec.volume_types import PROJECTIONS, TYPES, is_of_huge_pages
 
 MAX_CONTAINERS = 500  # of all kinds together
 MAX_VOLUMES = 1_000
@@ -55,7 +55,7 @@ _UNMOUNTED = "the volume is not mounted: the pod waits with the event FailedMoun
 
 VOLUME_TYPE = Row("spec.volumes[].<any other type>", _WAITS, _UNMOUNTED)
 PERSISTENT_VOLUME = Row("PersistentVolume spec.<any other type>", _WAITS, _UNMOUNTED)
-MEDIUM = Row("spec.volumes[].emptyDir.medium: any but Memory, so HugePages", _WAITS, _UNMOUNTED)
+MEDIUM = Row("spec.volumes[].emptyDir.medium: any but Memory, HugePages and HugePages-<size>", _WAITS, _UNMOUNTED)
 PROJECTION = Row("spec.volumes[].projected.sources[].<any other type>", _WAITS, _UNMOUNTED)
 OPERATING_SYSTEM = Row("spec.os.name: windows", _REJECTED, "the pod is rejected with the reason PodOSNotSupported")
 SIZE = Row(
@@ -127,7 +127,7 @@ def _of_volumes(pod: Object) -> Iterator[Unsupported]:
         if types and not VOLUMES & volume.keys():
             yield VOLUME_TYPE.at(join(path, types[0]), why_unmounted(types[0]))
         medium = str((volume.get("emptyDir") or {}).get("medium") or "")
-        if medium not in ("", "Memory"):
+        if medium not in ("", "Memory") and not is_of_huge_pages(medium):
             yield MEDIUM.at(f"{path}.emptyDir.medium")
         for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
             if unknown := sorted(source.keys() - PROJECTIONS.keys()):

@@ -51,6 +51,11 @@ class VolumeType(msgspec.Struct, frozen=True, kw_only=True):
         return f"the volume plugin {name} {why}: use {self.instead}"
 
 
+def is_of_huge_pages(medium: str) -> bool:
+    """Return whether an emptyDir of this medium is one of huge pages: `HugePages`, or `HugePages-<size>`."""
+    return medium == "HugePages" or medium.startswith("HugePages-")
+
+
 TYPES: dict[str, VolumeType] = {
     "emptyDir": VolumeType(
         fields={"medium": _S, "sizeLimit": Scalar.QUANTITY, "mode": _I32},

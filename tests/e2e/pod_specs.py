@@ -68,9 +68,6 @@ _UNSUPPORTED: dict[str, Object] = {
     "many-secrets": {"imagePullSecrets": [{"name": f"s{n}"} for n in range(2001)]},
 }
 _UNSUPPORTED_VOLUMES: dict[str, Object] = {
-    "huge-pages": {"emptyDir": {"medium": "HugePages"}},
-    "huge-pages-2": {"emptyDir": {"medium": "HugePages-2Mi"}},
-    "huge-pages-3": {"emptyDir": {"medium": "HugePages-1Gi"}},
     "medium": {"emptyDir": {"medium": "Floppy"}},
     "projection": {"projected": {"sources": [{"ofALaterRelease": {}}]}},
 }

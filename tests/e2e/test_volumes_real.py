@@ -65,6 +65,32 @@ def test_a_memory_volume_is_a_tmpfs_of_its_size_and_is_removed_with_its_content(
     assert directories.uids() == []
 
 
+PAGES = sorted(int(path.name[10:-2]) * 1024 for path in Path("/sys/kernel/mm/hugepages").glob("hugepages-*kB"))
+
+
+@pytest.mark.skipif(not PAGES, reason="this kernel has no huge pages")
+def test_huge_pages_are_a_mount_of_their_size_that_another_process_finds_and_takes_away(
+    directories: PodDirectories,
+) -> None:
+    source = EmptyDir("HugePages", fs_group=4242, page_size=PAGES[0])
+    for _ in range(2):  # a new process each
+        path = Path(EmptyDirPlugin(directories, SystemClock()).set_up("u", "huge", source, SetUpInputs()))
+    mount = containing(mount_table(), str(path))
+    assert mount is not None
+    assert (mounts_at(path), mount.filesystem, os.statvfs(path).f_bsize) == (1, "hugetlbfs", PAGES[0])
+    assert path.stat().st_gid == 4242
+    volumes = EmptyDirPlugin(directories, SystemClock())
+    with pytest.raises(
+        OSError, match=f"pod u: mounted dir .* pagesize '{PAGES[0]}' and requested medium size '1' differ"
+    ):
+        volumes.set_up("u", "huge", EmptyDir("HugePages", page_size=1), SetUpInputs())
+    unmount(path)  # as a reboot does
+    volumes.set_up("u", "huge", source, SetUpInputs())
+    assert mounts_at(path) == 1
+    volumes.tear_down("u", "huge", RemovalProgress())
+    assert (mounts_at(path), directories.empty_dirs("u")) == (0, [])
+
+
 def test_the_size_of_a_memory_volume_is_kept_by_the_kernel(directories: PodDirectories) -> None:
     path = Path(EmptyDirPlugin(directories, SystemClock()).set_up("u", "shm", MEMORY, SetUpInputs()))
     with pytest.raises(OSError) as full:

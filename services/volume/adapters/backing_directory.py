@@ -1,4 +1,4 @@
-"""Makes and removes the directory or tmpfs of an emptyDir, or of a volume of files (volumes.md 13.1); blocking.
+"""Makes and removes the directory or mount of an emptyDir, or of a volume of files (volumes.md 13.1); blocking.
 
 Each step that is repeated after a kill finds its own work done.
 """
@@ -8,7 +8,7 @@ import errno
 import os
 from pathlib import Path
 
-from services.volume.adapters.mounts import mount_table, mount_tmpfs, unmount
+from services.volume.adapters.mounts import mount_huge_pages, mount_table, mount_tmpfs, unmount
 from services.volume.adapters.ownership import give_to_group
 from shared.files.tree_removal import RemovalProgress, remove_tree
 from shared.host.boot_id import boot_id
@@ -19,20 +19,31 @@ _MARKER = "ready"  # a file; for a volume of files on disk it contains the boot 
 
 
 def set_up_at(
-    path: Path, marker: Path, *, tmpfs: bool, size: int = 0, fs_group: int | None = None, mode: int | None = None
+    path: Path,
+    marker: Path,
+    *,
+    tmpfs: bool,
+    size: int = 0,
+    page_size: int = 0,
+    fs_group: int | None = None,
+    mode: int | None = None,
 ) -> None:
     """Make the directory, the mount, the mode, the ownership and the marker, in this order; what is mounted there
-    already is used. `size`: bytes of the tmpfs, 0 = the kernel's default. `fs_group`: a group ID, whose permissions
+    already is used. `size`: bytes of the tmpfs, 0 = the kernel's default. `page_size`: bytes of the huge pages of a
+    hugetlbfs, 0 = it is none. `fs_group`: a group ID, whose permissions
     are added to the mode. `mode`: permission bits, None = 0777, or those of a new tmpfs. Raises OSError."""
+    is_mount = tmpfs or page_size > 0
     if is_ready(marker):
-        if os.path.ismount(path) if tmpfs else path.is_dir():
+        if os.path.ismount(path) if is_mount else path.is_dir():
             return
-        # The directory was removed, or the machine was restarted and the tmpfs is gone.
+        # The directory was removed, or the machine was restarted and the mount is gone.
         (marker / _MARKER).unlink(missing_ok=True)
     make_directory(path.parent, 0o755)
     if not os.path.ismount(path):
-        make_directory(path, 0o755 if tmpfs else 0o777 if mode is None else mode)  # a tmpfs has its own mode
-        if tmpfs:
+        make_directory(path, 0o755 if is_mount else 0o777 if mode is None else mode)  # a mount has its own mode
+        if page_size:
+            mount_huge_pages(path, page_size=page_size)
+        elif tmpfs:
             mount_tmpfs(path, size=size)
     if mode is not None:
         path.chmod(mode)

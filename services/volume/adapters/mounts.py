@@ -38,6 +38,12 @@ def mount_tmpfs(path: Path, *, size: int) -> None:
         _mount("tmpfs", path, "tmpfs", 0, ",".join(options))
 
 
+def mount_huge_pages(path: Path, *, page_size: int) -> None:
+    """Mount a hugetlbfs with pages of this many bytes. Raises OSError: EINVAL where the kernel has none of this
+    size."""
+    _mount("nodev", path, "hugetlbfs", 0, f"pagesize={page_size}")
+
+
 def bind_to_itself(path: Path) -> None:
     """Bind-mount a directory onto itself, with the mounts below it. Raises OSError."""
     _mount(str(path), path, "", _MS_BIND | _MS_REC, "")

@@ -102,7 +102,8 @@ def test_a_volume_that_no_container_uses_is_not_set_up() -> None:
 
 @pytest.mark.parametrize("medium", ["", "Memory", "HugePages", "HugePages-2Mi", "Floppy"])
 def test_a_medium_is_unsupported_exactly_where_it_is_refused(medium: str) -> None:
-    pod = mounting(volumes=[{"name": "v", "emptyDir": {"medium": medium}}])
+    requests = {"resources": {"requests": {"hugepages-2Mi": "2Mi"}}}
+    pod = mounting(requests, volumes=[{"name": "v", "emptyDir": {"medium": medium}}])
     refused = isinstance(volume_spec(pod, "v", NODE), Refused)
     assert found(pod) == ([("spec.volumes[0].emptyDir.medium", Effect.WAITS)] if refused else [])
 

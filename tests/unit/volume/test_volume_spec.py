@@ -93,12 +93,51 @@ def test_a_host_path_is_a_path_and_a_type() -> None:
 @pytest.mark.parametrize(
     ("volume", "reason"),
     [
-        ({"emptyDir": {"medium": "HugePages-2Mi"}}, "emptyDir medium HugePages-2Mi is not supported yet"),
+        ({"emptyDir": {"medium": "HugePagesX"}}, 'unknown storage medium "HugePagesX"'),
         ({"emptyDir": {"medium": "Floppy"}}, 'unknown storage medium "Floppy"'),
     ],
 )
 def test_what_cannot_be_mounted_is_refused_by_name(volume: dict[str, Any], reason: str) -> None:
     assert source(volume) == Refused(reason)
+
+
+NO_PAGES = "hugePages storage requested, but there is no resource request for huge pages"
+
+
+@pytest.mark.parametrize(
+    ("medium", "requests", "pages"),
+    [
+        ("HugePages", [{"hugepages-2Mi": "4Mi"}], 2 << 20),
+        ("HugePages", [{"hugepages-2Mi": "4Mi", "cpu": "1"}, {"hugepages-2048Ki": "2Mi"}], 2 << 20),
+        ("HugePages-1Gi", [{"hugepages-2Mi": "4Mi"}, {"hugepages-1Gi": "1Gi"}], GIB),
+        (
+            "HugePages",
+            [{"hugepages-2Mi": "4Mi"}, {"hugepages-1Gi": "1Gi"}],
+            "medium: HugePages can't be used if container requests multiple huge page sizes",
+        ),
+        ("HugePages", [{"cpu": "1"}], f"medium HugePages: {NO_PAGES}"),
+        ("HugePages-1Gi", [{"hugepages-2Mi": "4Mi"}], f"medium HugePages-1Gi: {NO_PAGES}"),
+        ("HugePages", [{"hugepages-x": "4Mi"}], f"medium HugePages: {NO_PAGES}"),
+    ],
+)
+def test_huge_pages_have_the_size_that_the_medium_and_the_requests_name(
+    medium: str, requests: list[dict[str, str]], pages: int | str
+) -> None:
+    volume = {"emptyDir": {"medium": medium}}
+    found = source(volume, containers=[{"resources": {"requests": request}} for request in requests])
+    assert found == (Refused(pages) if isinstance(pages, str) else EmptyDir(medium, page_size=pages))
+    inits = source(volume, initContainers=[{"resources": {"requests": request}} for request in requests])
+    assert inits == found
+
+
+def test_huge_pages_may_be_requested_for_the_whole_pod() -> None:
+    found = source({"emptyDir": {"medium": "HugePages"}}, resources={"requests": {"hugepages-2Mi": "4Mi"}})
+    assert found == EmptyDir("HugePages", page_size=2 << 20)
+
+
+def test_a_medium_with_a_size_that_is_none_is_refused() -> None:
+    refused = source({"emptyDir": {"medium": "HugePages-many"}})
+    assert isinstance(refused, Refused) and refused.reason.startswith("medium HugePages-many: ")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from shared.model.fields import dictionary, number
 from shared.model.objects import Object
-from shared.podspec.resources import main_containers, pod_level, pod_limits, resource_list
+from shared.model.quantity import QuantityError, parse_quantity
+from shared.podspec.resources import HUGEPAGES, hugepage_size, main_containers, pod_level, pod_limits, resource_list
+
+_HUGE_PAGES = "HugePages"  # a medium
 
 
 def security_context(pod: Object) -> Object:
@@ -29,6 +32,28 @@ def fs_user(pod: Object) -> int | None:
         own = dictionary(container.get("securityContext")).get("runAsUser")
         users.add(number(of_pod if own is None else own))
     return users.pop() if len(users) == 1 else None
+
+
+def huge_page_size(pod: Object, medium: str) -> int | str:
+    """Return the bytes of a page for an emptyDir of this medium, `HugePages` or `HugePages-<size>`, or why the pod can
+    have none (volumes.md 13.1)."""
+    wanted = 0
+    if written := medium.removeprefix(_HUGE_PAGES).removeprefix("-"):
+        try:
+            wanted = parse_quantity(written).base()
+        except QuantityError as error:
+            return f"medium {medium}: {error}"
+    requested = {name for container in main_containers(pod) for name in resource_list(container, "requests")}
+    sizes = {
+        parse_quantity(name.removeprefix(HUGEPAGES)).base()
+        for name in requested | pod_level(pod, "requests").keys()
+        if hugepage_size(name)
+    }
+    if wanted in sizes or (not written and len(sizes) == 1):
+        return wanted or sizes.pop()
+    if sizes and not written:
+        return f"medium: {medium} can't be used if container requests multiple huge page sizes"
+    return f"medium {medium}: hugePages storage requested, but there is no resource request for huge pages"
 
 
 def tmpfs_size(pod: Object, node_memory: int, limit: int = 0) -> int:
