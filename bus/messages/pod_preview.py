@@ -62,6 +62,7 @@ class PreviewedContainer(msgspec.Struct, frozen=True, kw_only=True):
     # `memory_limit_in_bytes`
     resources: dict[str, int] = msgspec.field(default_factory=dict)
     cpus: str = ""  # the CPUs that it would have alone, such as `2-3,8`; "" = it shares CPUs
+    pool_cpus: str = ""  # the CPUs of its pod that it would share with other containers of the pod; "" = none
     memory: tuple[NumaMemory, ...] = ()  # that it would have alone
     devices: tuple[GivenDevices, ...] = ()  # of device plugins that it would have, unless the plugin prefers others
     mounts: tuple[PreviewedMount, ...] = ()  # each mount and block device
@@ -87,6 +88,8 @@ class PodPreview(msgspec.Struct, frozen=True, kw_only=True):
     qos_class: str = ""  # as in the pod's status
     cgroup: str = ""  # path of the pod's cgroup; "" = pods have none
     cgroup_files: dict[str, str] = msgspec.field(default_factory=dict)  # file of that cgroup -> text
+    pod_cpus: str = ""  # the CPUs that a pod with resources of its own would have, such as `2-7`; "" = none
+    pod_memory: tuple[NumaMemory, ...] = ()  # the memory that such a pod would have
     containers: tuple[PreviewedContainer, ...] = ()  # each container of the pod
     images: tuple[PreviewedImage, ...] = ()  # of each container and each image volume
     host_ports: tuple[PreviewedPort, ...] = ()  # each port of the node that the pod takes

@@ -49,6 +49,12 @@ class AdmittedPod(Struct, frozen=True, kw_only=True):
     memory: dict[str, tuple[NumaMemory, ...]] = field(default_factory=dict)
     # container → devices that it has, by resource; without the containers that have none
     devices: dict[str, tuple[GivenDevices, ...]] = field(default_factory=dict)
+    # the CPUs of a pod with resources of its own, such as `2-7`, of which `cpus` and `pool_cpus` are parts; "" = none
+    pod_cpus: str = ""
+    # the memory of such a pod, of which `memory` has parts
+    pod_memory: tuple[NumaMemory, ...] = ()
+    # container → the CPUs of `pod_cpus` that it shares with other containers of the pod
+    pool_cpus: dict[str, str] = field(default_factory=dict)
 
     @property
     def finished(self) -> bool:

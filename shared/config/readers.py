@@ -82,8 +82,8 @@ _GATES = {
         "DisableCPUQuotaWithExclusiveCPUs EnvFiles "
         "HostnameOverride InPlacePodLevelResourcesVerticalScaling "
         "InPlacePodVerticalScalingInitContainers KubeletSeparateDiskGC MemoryQoS NodeDeclaredFeatures "
-        "PodLevelResources PodReadyToStartContainersCondition QOSReserved ResourceHealthStatus "
-        "ResourceHealthStatusMessage RestartAllContainersOnContainerExits"
+        "PodLevelResourceManagers PodLevelResources PodReadyToStartContainersCondition QOSReserved "
+        "ResourceHealthStatus ResourceHealthStatusMessage RestartAllContainersOnContainerExits"
     ),
     "server": "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletServerCertificateFile",
     "volume": "CSIVolumeHealth ClusterTrustBundleProjection PodCertificateRequest SELinuxMount",

@@ -26,6 +26,12 @@ def qos_class(pod: Object) -> QosClass:
     return compute_qos_class(pod) if shown is None else shown
 
 
+def is_guaranteed_alone(container: Object) -> bool:
+    """Return whether the container's own requests of CPU and memory are its limits, whatever its pod has."""
+    requests, limits = resource_list(container, "requests"), resource_list(container, "limits")
+    return all(requests.get(name) and requests[name] == limits.get(name) for name in _COUNTED)
+
+
 def compute_qos_class(pod: Object) -> QosClass:
     """Compute the QoS class from the spec alone."""
     spec = pod.get("spec") or {}

@@ -22,7 +22,8 @@ _RESOURCES, _ADMITTED = "node.resources", "pods.admitted"
 class Use(StrEnum):
     """Says who may run on a CPU."""
 
-    EXCLUSIVE = "exclusive"  # the containers of one pod alone
+    EXCLUSIVE = "exclusive"  # the containers of one pod alone, of which one at a time has it alone
+    POD = "pod"  # several containers of one pod alone
     RESERVED = "reserved"  # no container can get it alone
     SHARED = "shared"  # all other containers
 
@@ -35,7 +36,9 @@ class CpuRow(Struct, frozen=True, kw_only=True):
     socket: int | None
     core: int | None
     use: Use
-    containers: tuple[Holder, ...]  # several: an init container, and those that have its CPUs after it
+    containers: tuple[
+        Holder, ...
+    ]  # several: an init container and those that have its CPUs after it, or those of `POD`
 
 
 class MemoryRow(Struct, frozen=True, kw_only=True):
@@ -48,6 +51,17 @@ class MemoryRow(Struct, frozen=True, kw_only=True):
     container: Holder | None = None
 
 
+class WholePodRow(Struct, frozen=True, kw_only=True):
+    """Has a pod with resources of its own. `pool`: those of its CPUs that no container of it has alone."""
+
+    namespace: str
+    pod: str
+    uid: str
+    cpus: str
+    pool: str
+    memory: tuple[MemoryRow, ...]
+
+
 class CpuReport(Struct, frozen=True, kw_only=True):
     """Has who has which CPUs and NUMA memory. CPUs are lists such as `0-3,8`."""
 
@@ -57,6 +71,7 @@ class CpuReport(Struct, frozen=True, kw_only=True):
     cpus: tuple[CpuRow, ...]
     memory: tuple[MemoryRow, ...]  # that containers have
     allocatable_memory: tuple[MemoryRow, ...]  # that containers can get, whether or not one has it
+    pods: tuple[WholePodRow, ...] = ()  # that have CPUs or memory as a whole
 
 
 def show_cpus(run_dir: str, form: str, out: Write, err: Write) -> int:
@@ -81,8 +96,10 @@ def cpu_report(
 ) -> CpuReport:
     """Return who has what. `resources`: the item of `node.resources`; `admitted`: those of `pods.admitted`."""
     pods = sorted_pods(admitted)
-    given = [(holder(pod, name), _cpus(text)) for pod in pods for name, text in (pod.get("cpus") or {}).items()]
-    taken = frozenset(cpu for _, cpus in given for cpu in cpus)
+    alone = [(holder(pod, name), _cpus(text)) for pod in pods for name, text in (pod.get("cpus") or {}).items()]
+    pooled = [(holder(pod, name), _cpus(text)) for pod in pods for name, text in (pod.get("pool_cpus") or {}).items()]
+    wholes = [_cpus(pod.get("pod_cpus")) for pod in pods]
+    taken = frozenset[int]().union(*wholes, *(cpus for _, cpus in alone))
     is_static = bool(resources.get("shared_cpus"))
     reserved = topology.all_cpus - _cpus(resources.get("exclusive_cpus")) if is_static else frozenset()
     # Where containers have all CPUs that are not reserved, the others run on the reserved ones.
@@ -98,11 +115,12 @@ def cpu_report(
         shared_pool=write_cpus(pool),
         reserved=write_cpus(reserved),
         cpus=tuple(
-            _cpu_row(cpu, topology, tuple(holder for holder, cpus in given if cpu in cpus), reserved)
+            _cpu_row(cpu, topology, _holders(cpu, alone) or _holders(cpu, pooled), _use(cpu, alone, taken, reserved))
             for cpu in sorted(topology.all_cpus | taken)
         ),
         memory=tuple(memory),
         allocatable_memory=tuple(_memory_row(block) for block in resources.get("memory") or ()),
+        pods=tuple(_pod_row(pod) for pod in pods if pod.get("pod_cpus") or pod.get("pod_memory")),
     )
 
 
@@ -116,8 +134,16 @@ def cpu_lines(report: CpuReport, width: int) -> list[str]:
     lines = [f"shared pool: {report.shared_pool or '-'}{policy}"]
     if report.static:
         lines.append(f"reserved: {report.reserved or '-'}")
+    for pod in report.pods:
+        memory = "".join(
+            f", {size(row.size_bytes)} of {row.kind} of NUMA {write_cpus(row.nodes)}" for row in pod.memory
+        )
+        pool = f" (its pool: {pod.pool or '-'})" if pod.cpus else ""
+        lines.append(f"pod {pod.namespace}/{pod.pod}: {pod.cpus or '-'}{pool}{memory}")
     lines += ["", *table(["CPU", "NUMA", "SOCKET", "CORE", "USE", "CONTAINERS"], rows, width)]
     if not report.allocatable_memory:
+        return lines
+    if not report.memory and any(pod.memory for pod in report.pods):
         return lines
     if not report.memory:
         return [*lines, "", "no container has memory of NUMA nodes alone"]
@@ -144,9 +170,18 @@ def _allocatable(report: CpuReport, row: MemoryRow) -> int:
     return sum(one.size_bytes for one in every)
 
 
-def _cpu_row(cpu: int, topology: MachineTopology, holders: tuple[Holder, ...], reserved: CpuSet) -> CpuRow:
+def _holders(cpu: int, given: Iterable[tuple[Holder, CpuSet]]) -> tuple[Holder, ...]:
+    return tuple(holder for holder, cpus in given if cpu in cpus)
+
+
+def _use(cpu: int, alone: Iterable[tuple[Holder, CpuSet]], taken: CpuSet, reserved: CpuSet) -> Use:
+    if _holders(cpu, alone):
+        return Use.EXCLUSIVE
+    return Use.POD if cpu in taken else Use.RESERVED if cpu in reserved else Use.SHARED
+
+
+def _cpu_row(cpu: int, topology: MachineTopology, holders: tuple[Holder, ...], use: Use) -> CpuRow:
     place = topology.cpus.get(cpu)
-    use = Use.EXCLUSIVE if holders else Use.RESERVED if cpu in reserved else Use.SHARED
     return CpuRow(
         cpu=cpu,
         numa_node=place.numa_node if place else None,
@@ -159,6 +194,18 @@ def _cpu_row(cpu: int, topology: MachineTopology, holders: tuple[Holder, ...], r
 
 def _memory_row(block: Mapping[str, Any], container: Holder | None = None) -> MemoryRow:
     return MemoryRow(nodes=tuple(block["nodes"]), kind=block["kind"], size_bytes=block["size"], container=container)
+
+
+def _pod_row(pod: Mapping[str, Any]) -> WholePodRow:
+    cpus = _cpus(pod.get("pod_cpus"))
+    return WholePodRow(
+        namespace=pod["namespace"],
+        pod=pod["name"],
+        uid=pod["uid"],
+        cpus=write_cpus(cpus),
+        pool=write_cpus(cpus.difference(*map(_cpus, (pod.get("cpus") or {}).values()))),
+        memory=tuple(_memory_row(block) for block in pod.get("pod_memory") or ()),
+    )
 
 
 def _cpus(text: str | None) -> CpuSet:

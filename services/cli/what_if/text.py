@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from bus.messages.pod_preview import PodPreview, PreviewedContainer, PreviewedImage
+from bus.messages.podsync import NumaMemory
 from services.cli.what_if.candidates import Candidate
 from shared.model.cpu_list import write_cpus
 from shared.podspec.support import Effect, Unsupported
@@ -117,6 +118,9 @@ def _lines(answer: Answer) -> Iterator[str]:
         yield f"  cgroup     {preview.cgroup}"
         files = preview.cgroup_files.items()
         yield from (f"    {file} {text}" for file, text in files if text != "0" or not file.startswith("hugetlb"))
+    if preview.pod_cpus:
+        yield f"  CPUs {preview.pod_cpus} for its containers alone"
+    yield from (f"  {_numa_memory(block)}" for block in preview.pod_memory)
     yield "  images"
     yield from (f"    {_image(one)}" for one in preview.images)
     for container in preview.containers:
@@ -168,6 +172,10 @@ def _image(image: PreviewedImage) -> str:
     return f"{image.image} for {_holder(image)}: {state} ({image.policy})"
 
 
+def _numa_memory(block: NumaMemory) -> str:
+    return f"{block.kind} of NUMA nodes {write_cpus(block.nodes)} alone: {byte_size(block.size)}"
+
+
 def _container(container: PreviewedContainer) -> Iterator[str]:
     kind = "" if container.kind == "regular" else f" ({container.kind})"
     shown = dict(container.resources)
@@ -177,8 +185,9 @@ def _container(container: PreviewedContainer) -> Iterator[str]:
     yield f"  container {container.name}{kind}: oom_score_adj {container.oom_score_adj}{numbers}"
     if container.cpus:
         yield f"    CPUs {container.cpus} alone"
-    for block in container.memory:
-        yield f"    {block.kind} of NUMA nodes {write_cpus(block.nodes)} alone: {byte_size(block.size)}"
+    if container.pool_cpus:
+        yield f"    CPUs {container.pool_cpus}, shared with containers of its pod alone"
+    yield from (f"    {_numa_memory(block)}" for block in container.memory)
     for each in container.devices:
         yield f"    {each.resource}: {', '.join(each.ids)}"
     for mount in container.mounts:

@@ -77,7 +77,10 @@ def _of_cpus(state: CpuState, config: EffectiveConfig, placer: NodePlacer | None
     all_cpus = placer.cpus.shared_pool(()) | reserved if placer is not None else frozenset()
     strict = truth(config.cpu_manager_policy_options.get(CpuOption.STRICT_CPU_RESERVATION, "false"))
     policy = config.cpu_manager_policy
-    return cpu_conflict(state, policy=policy, all_cpus=all_cpus, reserved=reserved, strict=bool(strict))
+    pod_level = placer is not None and placer.pod_level
+    return cpu_conflict(
+        state, policy=policy, all_cpus=all_cpus, reserved=reserved, strict=bool(strict), pod_level=pod_level
+    )
 
 
 def _of_memory(state: MemoryState, config: EffectiveConfig, placer: NodePlacer | None) -> Conflict | None:
@@ -87,4 +90,5 @@ def _of_memory(state: MemoryState, config: EffectiveConfig, placer: NodePlacer |
     if state.policy == policy and (unknown := unknown_nodes(state, placer.memory.machine_memory(()))):
         return unknown
     placements = placements_of(None, state).values()
-    return memory_conflict(state, policy=policy, expected=placer.memory.machine_memory(placements))
+    expected = placer.memory.machine_memory(placements)
+    return memory_conflict(state, policy=policy, expected=expected, pod_level=placer.pod_level)

@@ -23,6 +23,7 @@ from services.podsync.core.placement.placing import (
 )
 from services.podsync.core.pod.published_items import numa_memory
 from shared.config.effective import EffectiveConfig
+from shared.config.gate_releases import enabled
 from shared.config.rules_data import truth
 from shared.config.rules_placement import numa_limit
 from shared.errors import OperatorError
@@ -98,6 +99,7 @@ def placement_settings(config: EffectiveConfig) -> PlacementSettings:
             prefer_closest=bool(truth(topology_options.get(_PREFER_CLOSEST, "false"))),
             max_nodes=numa_limit(topology_options.get(_MAX_NODES, "")) or DEFAULT_MAX_NODES,
         ),
+        pod_level=enabled(config.feature_gates, "PodLevelResourceManagers"),
     )
 
 

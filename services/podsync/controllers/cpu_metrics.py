@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from services.podsync.core.placement.placing import NodePlacer
-from services.podsync.core.placement.pod_placement import PodPlacement
+from services.podsync.core.placement.pod_placement import PodPlacement, cpus_of
 from shared.metrics.family import gauge
 from shared.metrics.registry import Registry
 
@@ -29,8 +29,7 @@ class CpuMetrics:
         metrics.before_collecting(self._count)
 
     def _count(self) -> None:
-        given = (given for pod in self._placements().values() for given in pod.containers.values())
-        exclusive = frozenset(cpu for container in given for cpu in container.cpus)
+        exclusive = frozenset[int]().union(*map(cpus_of, self._placements().values()))
         self._shared.set(1000 * len(self._placer.cpus.allocatable - exclusive))
         self._exclusive.set(len(exclusive))
         self._per_node.clear()

@@ -3,7 +3,7 @@ left their CPUs (node.md 4.10). `sync/cpu_sets` decides it for one pod. Without 
 """
 
 from services.podsync.core.admission.admitting import Admissions
-from services.podsync.core.placement.pod_placement import has_own_cpus
+from services.podsync.core.placement.pod_placement import cpus_of
 from services.podsync.core.pod.instructions import Instruction, WakeAt
 from services.podsync.core.pod.step import WAITS_FOR_CPUS
 from services.podsync.core.pod.tracked_pod import TrackedPod
@@ -57,6 +57,6 @@ class ContainerCpus:
         """Return the CPUs that the pod has for itself, and others beside them, on which containers of other pods may
         run now; None = on any. Looks at all pods at work."""
         occupied = occupied_cpus(tracked, self._pods.at_work, self._admissions.shared_cpus())
-        if occupied is None or not has_own_cpus(tracked.saved.placement):
+        if occupied is None or not cpus_of(tracked.saved.placement):
             return occupied
         return occupied | self._admissions.cpus_in_use(tracked.uid)

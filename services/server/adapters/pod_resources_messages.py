@@ -37,7 +37,8 @@ def allocatable_answer(resources: NodeResources | None, devices: Iterable[Device
 
 def _pod(messages: Any, pod: PodEntry) -> Any:
     containers = [_container(messages, container, pod.namespace) for container in pod.containers]
-    return messages.PodResources(name=pod.name, namespace=pod.namespace, containers=containers)
+    whole = {"cpu_ids": pod.cpus, "memory": _memory(pod.memory)} if messages is v1 else {}
+    return messages.PodResources(name=pod.name, namespace=pod.namespace, containers=containers, **whole)
 
 
 def _container(messages: Any, container: ContainerEntry, namespace: str) -> Any:

@@ -374,3 +374,30 @@ async def test_a_socket_that_cannot_be_opened_is_a_trouble_until_it_can(
         await opened(server)
         async with calling(path_of(server)) as client:
             await client.list()
+
+
+async def test_a_pod_with_resources_of_its_own_has_them_as_a_whole_beside_the_parts_of_its_containers(
+    server: Running, client: Client
+) -> None:
+    run(server, "web", "Running", containers=[{"name": "own"}, {"name": "sharing"}])
+    admitted = AdmittedPod(
+        uid="web",
+        name="web",
+        namespace="default",
+        state=PodState.SYNC,
+        cpus={"own": "2-3"},
+        pod_cpus="2-5",
+        pod_memory=(NumaMemory(nodes=(0,), kind="memory", size=1 << 33),),
+        pool_cpus={"sharing": "4-5"},
+    )
+    server.node.admitted.put("web", admitted)
+    await server.node.network.settle()
+    for pod in ((await client.list()).pod_resources[0], (await client.get("web")).pod_resources):
+        assert list(pod.cpu_ids) == [2, 3, 4, 5]
+        assert [(m.memory_type, m.size, [node.ID for node in m.topology.nodes]) for m in pod.memory] == [
+            ("memory", 1 << 33, [0])
+        ]
+        assert [(list(each.cpu_ids), list(each.memory)) for each in pod.containers] == [([2, 3], []), ([], [])]
+    # The numbers of the fields: cpu_ids 4, memory 5.
+    assert v1.PodResources(cpu_ids=[7]).SerializeToString() == b"\x22\x01\x07"
+    assert v1.PodResources(memory=[v1.ContainerMemory()]).SerializeToString() == b"\x2a\x00"

@@ -75,3 +75,25 @@ def test_memory_that_no_container_has_is_said_and_is_in_the_data() -> None:
     assert cpu_lines(report, 0)[-2:] == ["", "no container has memory of NUMA nodes alone"]
     first = to_builtins(report)["allocatable_memory"][0]
     assert first == {"nodes": (0,), "kind": "memory", "size_bytes": 15 * GIB, "container": None}
+
+
+def test_a_pod_with_resources_of_its_own_is_named_with_its_pool_and_shares_its_cpus_with_no_other() -> None:
+    pod = admitted("db", {"main": "2"}) | {
+        "pod_cpus": "2-3,6",
+        "pool_cpus": {"logger": "3,6", "helper": "3,6"},
+        "pod_memory": [{"nodes": [1], "kind": "memory", "size": GIB}],
+    }
+    report = cpu_report(RESOURCES, [pod, admitted("idle", {}) | {"pod_cpus": "1"}], MACHINE)
+    lines = cpu_lines(report, 0)
+    assert lines[:4] == [
+        "shared pool: 0,4-5,7",
+        "reserved: 0,4",
+        "pod shop/db: 2-3,6 (its pool: 3,6), 1.0 GiB of memory of NUMA 1",
+        "pod shop/idle: 1 (its pool: 1)",
+    ]
+    assert lines[7:11] == [
+        "1    0     0       1     pod",
+        "2    1     1       2     exclusive  shop/db/main",
+        "3    1     1       3     pod        shop/db/logger, shop/db/helper",
+        "4    0     0       0     reserved",
+    ]

@@ -23,7 +23,7 @@ from bus.messages.usage import (
     VolumeUsage,
 )
 from services.cli.agent.certificates import CertificateRow
-from services.cli.agent.cpus import CpuReport, CpuRow, MemoryRow
+from services.cli.agent.cpus import CpuReport, CpuRow, MemoryRow, WholePodRow
 from services.cli.agent.devices import DeviceReport, DeviceRow, ResourceRow
 from services.cli.agent.holders import Holder
 from services.cli.config.check import QuotableLines, finding_data
@@ -96,6 +96,7 @@ SECTIONS = {
 }
 LISTS = {  # section and key -> the keys of an element, or of the object, which the row names
     ("## cpus", "memory"): names(MemoryRow),
+    ("## cpus", "pods"): names(WholePodRow),
     ("### CPU", "containers"): names(Holder),
     ("### device", "containers"): names(Holder),
     ("### node", "system_containers"): names(SystemContainerUsage),

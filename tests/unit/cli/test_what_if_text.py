@@ -40,3 +40,14 @@ def test_a_field_that_the_pod_runs_without_is_a_note() -> None:
 
 def test_a_container_that_shares_everything_has_none() -> None:
     assert shown(PreviewedContainer(name="web", kind="init")) == ["  container web (init): oom_score_adj 0"]
+
+
+def test_what_a_pod_would_have_as_a_whole_is_printed_and_what_its_containers_share_of_it() -> None:
+    memory = (NumaMemory(nodes=(1,), kind="memory", size=2 << 30),)
+    sharing = PreviewedContainer(name="helper", kind="regular", pool_cpus="4-5")
+    candidate = Candidate(namespace="shop", name="web", file="web.yaml", source="api", pod={})
+    preview = PodPreview(pod_cpus="2-5", pod_memory=memory, containers=(sharing,))
+    printed = lines(Answer(candidate=candidate, preview=preview))
+    assert "  CPUs 2-5 for its containers alone" in printed
+    assert "  memory of NUMA nodes 1 alone: 2.0 GiB" in printed
+    assert printed[-1] == "    CPUs 4-5, shared with containers of its pod alone"

@@ -86,6 +86,16 @@ def test_a_container_has_what_admission_would_give_it_alone() -> None:
     assert (second.cpus, second.memory, second.devices) == ("", (), ())
 
 
+def test_a_pod_with_resources_of_its_own_has_what_admission_would_give_it_as_a_whole() -> None:
+    memory = MemoryBlock(nodes=frozenset({1}), kind="memory", size=1 << 20)
+    containers = {"c": ContainerPlacement(cpus=frozenset({2})), "d": ContainerPlacement(pool=frozenset({3}))}
+    placement = PodPlacement(containers=containers, cpus=frozenset({2, 3}), memory=(memory,))
+    pod = a_pod(containers=[a_container("c"), a_container("d")])
+    found = shown(pod, verdict=Verdict(placement=placement))
+    assert (found.pod_cpus, found.pod_memory) == ("2-3", (NumaMemory(nodes=(1,), kind="memory", size=1 << 20),))
+    assert [(each.cpus, each.pool_cpus) for each in found.containers] == [("2", ""), ("", "3")]
+
+
 def test_the_directories_are_those_of_the_volume_plugins() -> None:
     plugins = {field: plugin.name.replace("/", "~") for field, plugin in PLUGINS.items()}
     assert {field: plugins[field] for field in DIRECTORIES} == DIRECTORIES

@@ -30,7 +30,6 @@ from services.podsync.core.admission.node_view import MachineFacts, NodeView, no
 from services.podsync.core.admission.placed import (
     NONE_PLACED,
     Placed,
-    cpus_of,
     placed_of,
     running_cpus,
 )
@@ -41,6 +40,7 @@ from services.podsync.core.placement.known_devices import KnownDevices
 from services.podsync.core.placement.pod_placement import (
     NOT_PLACED,
     PodPlacement,
+    cpus_of,
     has_devices_of,
     unprepared_devices,
 )

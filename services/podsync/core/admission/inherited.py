@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping
 
 from services.podsync.core.admission.active_pods import ActivePods
 from services.podsync.core.admission.placed import Placed, Unit, units_of, with_inherited
+from services.podsync.core.placement.pod_division import with_pools
 from services.podsync.core.placement.pod_placement import PodPlacement
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.pod.tracked_pods import TrackedPods
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.objects import uid as uid_of
 from shared.podspec.resources import main_containers
@@ -68,7 +70,7 @@ class InheritedPlacements:
             return None
         names = {str(container.get("name")) for container in main_containers(pod)}
         containers = {name: placed for name, placed in given.containers.items() if name in names}
-        return PodPlacement(containers=containers) if containers else None
+        return with_pools(pod, replace(given, containers=containers)) if containers else None
 
     def with_active(self) -> Mapping[str, PodPlacement]:
         """Return these placements and those of the pods with a record, by UID: the same object until one changes."""

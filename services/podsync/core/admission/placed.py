@@ -13,7 +13,7 @@ from bus.messages.podsync import PodState
 from services.podsync.core.placement.device_policy import NO_PLUGINS, PluginDevices
 from services.podsync.core.placement.hint import PlacementError
 from services.podsync.core.placement.placing import NodePlacer
-from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
+from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement, cpus_of, memory_of
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.model.frozen_copy import replace
@@ -87,11 +87,13 @@ def may_run(pod: TrackedPod | RuntimePod) -> bool:
 
 
 def running_cpus(tracked: TrackedPod) -> frozenset[int]:
-    """Return the CPUs that those containers of the pod that may have a process have for themselves."""
+    """Return the CPUs that those containers of the pod that may have a process have for themselves, or share with
+    others of their pod alone."""
     if not tracked.observed.is_current:
         return cpus_of(tracked.saved.placement) if may_run(tracked) else frozenset()
     given = tracked.saved.placement.containers
-    return frozenset(cpu for c in tracked.alive if c.name in given for cpu in given[c.name].cpus)
+    own = (given[container.name] for container in tracked.alive if container.name in given)
+    return frozenset(cpu for each in own for cpu in each.cpus or each.pool)
 
 
 def with_inherited(tracked: TrackedPod, given: PodPlacement) -> TrackedPod:
@@ -124,12 +126,7 @@ def _share(one: PodPlacement, other: PodPlacement) -> bool:
 
 
 def _memory_nodes(placement: PodPlacement) -> frozenset[int]:
-    return frozenset(node for given in placement.containers.values() for block in given.memory for node in block.nodes)
-
-
-def cpus_of(placement: PodPlacement) -> frozenset[int]:
-    """Return the CPUs that the pod's containers have for themselves."""
-    return frozenset(cpu for given in placement.containers.values() for cpu in given.cpus)
+    return frozenset(node for block in memory_of(placement) for node in block.nodes)
 
 
 def units_of(placement: PodPlacement) -> frozenset[Unit]:

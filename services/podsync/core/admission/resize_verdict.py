@@ -91,19 +91,23 @@ def _of_placement(wanted: Object, allocated: Object, view: NodeView) -> str:
     placer = view.facts.placer
     if placer is None or qos_class(allocated) is not QosClass.GUARANTEED:
         return ""
-    if placer.static_cpus and _changes(wanted, allocated, "cpu"):
+    if placer.static_cpus and _changes(wanted, allocated, "cpu", as_a_whole=placer.pod_level):
         return STATIC_CPUS
-    return STATIC_MEMORY if placer.static_memory and _changes(wanted, allocated, "memory") else ""
+    changes_memory = placer.static_memory and _changes(wanted, allocated, "memory", as_a_whole=placer.pod_level)
+    return STATIC_MEMORY if changes_memory else ""
 
 
-def _changes(wanted: Object, allocated: Object, resource: str) -> bool:
-    """Return whether a container would get another amount of the resource."""
+def _changes(wanted: Object, allocated: Object, resource: str, *, as_a_whole: bool) -> bool:
+    """Return whether a container would get another amount of the resource, or the pod `as_a_whole`."""
+    kinds = ("requests", "limits")
+    if as_a_whole and any(pod_level(wanted, k).get(resource) != pod_level(allocated, k).get(resource) for k in kinds):
+        return True
     before = {str(container.get("name")): container for container in main_containers(allocated)}
     return any(
         resource_list(container, kind).get(resource)
         != resource_list(before.get(str(container.get("name")), {}), kind).get(resource)
         for container in main_containers(wanted)
-        for kind in ("requests", "limits")
+        for kind in kinds
     )
 
 

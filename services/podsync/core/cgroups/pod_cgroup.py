@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from services.podsync.core.cgroups.class_requests import ClassRequests
 from services.podsync.core.cgroups.memory_qos import class_limit, class_protection, protected
 from services.podsync.core.node.node_facts import NodeFacts
-from services.podsync.core.placement.pod_placement import has_own_cpus
+from services.podsync.core.placement.pod_placement import needs_no_quota
 from shared.host.cgroup_name import SLICE, SYSTEMD, cgroup_name
 from shared.model.objects import Object, uid
 from shared.model.quantity import ZERO
@@ -89,7 +89,7 @@ def pod_cgroup_values(pod: Object, facts: NodeFacts) -> CgroupValues:
     protection = protected(qos, requests.get("memory", ZERO).base(), facts)
     limited_cpu = qos is QosClass.GUARANTEED or _all_limited(pod, "cpu")
     limited_memory = qos is QosClass.GUARANTEED or _all_limited(pod, "memory")
-    has_quota = facts.cpu_cfs_quota and (facts.quota_of_exclusive_cpus or not has_own_cpus(facts.placement))
+    has_quota = facts.cpu_cfs_quota and (facts.quota_of_exclusive_cpus or not needs_no_quota(pod, facts.placement))
     cpu_limit = quota(limits.get("cpu", ZERO).milli(), facts.cpu_cfs_quota_period)
     return CgroupValues(
         cpu_shares=shares(requests.get("cpu", limits.get("cpu", ZERO)).milli()),

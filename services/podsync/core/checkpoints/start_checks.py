@@ -17,7 +17,7 @@ from shared.go_checkpoints.checksums import CheckpointError
 from shared.model.cpu_list import write_cpus
 from shared.model.machine_topology import CpuSet
 
-_GATE = "pods that hold resources as a whole need feature gate PodLevelResourceManagers, which this agent has not"
+_GATE = "PodLevelResourceManagers"
 
 
 class Conflict(Struct, frozen=True):
@@ -28,14 +28,19 @@ class Conflict(Struct, frozen=True):
 
 
 def cpu_conflict(
-    state: CpuState, *, policy: str, all_cpus: CpuSet, reserved: CpuSet, strict: bool = False
+    state: CpuState,
+    *,
+    policy: str,
+    all_cpus: CpuSet,
+    reserved: CpuSet,
+    strict: bool = False,
+    pod_level: bool = False,
 ) -> Conflict | None:
     """Return why an agent with this policy cannot start with the file, None where it can. `all_cpus`: the online ones.
-    `reserved` is empty where the policy is none; `strict`: option strict-cpu-reservation."""
-    if different := _policy_conflict(policy, state.policy, "cpuManagerPolicy"):
+    `reserved` is empty where the policy is none; `strict`: option strict-cpu-reservation; `pod_level`: feature gate
+    PodLevelResourceManagers."""
+    if different := _policy_conflict(policy, state.policy, "cpuManagerPolicy") or _gate_conflict(state.pods, pod_level):
         return different
-    if state.pods:
-        return Conflict(f'pod "{min(state.pods)}" has an entry in podEntries: {_GATE}')
     if policy != "static" or not (state.shared_pool or state.containers):
         return None
     pool = state.shared_pool
@@ -52,8 +57,9 @@ def cpu_conflict(
     known = pool
     for uid, name, cpus in _exclusive_cpus(state):
         if cpus & pool:
+            of_container = f", container: {name}" if name else ""
             what = (
-                f'pod: {uid}, container: {name} cpuset: "{write_cpus(cpus)}" '
+                f'pod: {uid}{of_container} cpuset: "{write_cpus(cpus)}" '
                 f'overlaps with default cpuset "{write_cpus(pool)}"'
             )
             return Conflict(what)
@@ -68,13 +74,14 @@ def cpu_conflict(
     return None
 
 
-def memory_conflict(state: MemoryState, *, policy: str, expected: MachineMemory) -> Conflict | None:
+def memory_conflict(
+    state: MemoryState, *, policy: str, expected: MachineMemory, pod_level: bool = False
+) -> Conflict | None:
     """Return why an agent with this policy cannot start with the file, None where it can. `expected`: the machine's
-    memory with the blocks of the file given out."""
-    if different := _policy_conflict(policy, state.policy, "memoryManagerPolicy"):
+    memory with the blocks of the file given out; `pod_level`: feature gate PodLevelResourceManagers."""
+    different = _policy_conflict(policy, state.policy, "memoryManagerPolicy") or _gate_conflict(state.pods, pod_level)
+    if different:
         return different
-    if state.pods:
-        return Conflict(f'pod "{min(state.pods)}" has an entry in podEntries: {_GATE}')
     if policy != "Static":
         return None
     if not state.machine:
@@ -90,8 +97,9 @@ def memory_conflict(state: MemoryState, *, policy: str, expected: MachineMemory)
 def unknown_nodes(state: MemoryState, nodes: Iterable[int]) -> Conflict | None:
     """Return the conflict of a block on a NUMA node that the machine has not: then no memory can be expected."""
     there = frozenset(nodes)
-    for uid, containers in sorted(state.containers.items()):
-        for name, blocks in sorted(containers.items()):
+    for uid in sorted(state.containers.keys() | state.pods.keys()):
+        named = {**state.containers.get(uid, {}), "": state.pods.get(uid, ())}
+        for name, blocks in sorted(named.items()):
             if any(not block.nodes <= there for block in blocks):
                 what = f"(pod: {uid}, container: {name}) the memory assignment uses the NUMA that does not exist"
                 return Conflict(f"[memorymanager] {what}")
@@ -115,11 +123,22 @@ def _policy_conflict(configured: str, written: str, key: str) -> Conflict | None
     return Conflict(what, f"set {key} to {written}" if written.isalpha() else "")
 
 
-def _exclusive_cpus(state: CpuState) -> list[tuple[str, str, CpuSet]]:
-    return sorted(
-        ((uid, name, cpus) for uid, containers in state.containers.items() for name, cpus in containers.items()),
-        key=lambda entry: entry[:2],
+def _gate_conflict(pods: Iterable[str], pod_level: bool) -> Conflict | None:
+    """Return the conflict of pods that have CPUs or memory as a whole, which only the feature gate permits."""
+    if pod_level or not pods:
+        return None
+    return Conflict(
+        f'pod "{min(pods)}" has an entry in podEntries: pods that hold resources as a whole need feature gate {_GATE}',
+        f"set {_GATE} to true in featureGates",
     )
+
+
+def _exclusive_cpus(state: CpuState) -> list[tuple[str, str, CpuSet]]:
+    """Return the CPUs of each container by UID and name, and those of whole pods with the name ""."""
+    of_containers = [
+        (uid, name, cpus) for uid, containers in state.containers.items() for name, cpus in containers.items()
+    ]
+    return sorted([*of_containers, *((uid, "", cpus) for uid, cpus in state.pods.items())], key=lambda entry: entry[:2])
 
 
 def _memory_difference(written: MachineMemory, expected: MachineMemory) -> str:

@@ -22,8 +22,10 @@ _Part = TypeVar("_Part")
 def placements_of(
     cpu: CpuState | None, memory: MemoryState | None, given_devices: Given | None = None
 ) -> dict[str, PodPlacement]:
-    """Return the placement of each pod that a file names. Which nodes the topology manager chose is in no file."""
+    """Return the placement of each pod that a file names. Which nodes the topology manager chose is in no file, nor
+    whether a container of a pod with resources of its own has its part alone: `pod_division.with_pools`."""
     cpus, blocks = cpu.containers if cpu else {}, memory.containers if memory else {}
+    pod_cpus, pod_blocks = cpu.pods if cpu else {}, memory.pods if memory else {}
     devices = given_devices or {}
     found = {}
     for uid in sorted(cpus.keys() | blocks.keys() | devices.keys()):
@@ -38,7 +40,8 @@ def placements_of(
         }
         given = {name: each for name, each in containers.items() if each.cpus or each.memory or each.devices}
         if given:
-            found[uid] = PodPlacement(containers=given)
+            whole = pod_cpus.get(uid, frozenset()), pod_blocks.get(uid, ())
+            found[uid] = PodPlacement(containers=given, cpus=whole[0], memory=whole[1])
     return found
 
 
@@ -47,10 +50,13 @@ def cpu_state_of(policy: str, shared_pool: CpuSet, placements: Placements) -> Cp
     if policy != "static":
         return CpuState(policy=policy)
     containers = {
-        uid: {name: given.cpus for name, given in placement.containers.items() if given.cpus}
+        uid: {
+            name: given.cpus or given.pool for name, given in placement.containers.items() if given.cpus or given.pool
+        }
         for uid, placement in placements.items()
     }
-    return CpuState(policy=policy, shared_pool=shared_pool, containers=_without_empty(containers))
+    pods = {uid: placement.cpus for uid, placement in placements.items() if placement.cpus}
+    return CpuState(policy=policy, shared_pool=shared_pool, containers=_without_empty(containers), pods=pods)
 
 
 def memory_state_of(policy: str, machine: MachineMemory, placements: Placements) -> MemoryState:
@@ -58,10 +64,15 @@ def memory_state_of(policy: str, machine: MachineMemory, placements: Placements)
     if policy != "Static":
         return MemoryState(policy=policy)
     containers = {
-        uid: {name: given.memory for name, given in placement.containers.items() if given.memory}
+        uid: {
+            name: given.memory or placement.memory
+            for name, given in placement.containers.items()
+            if given.memory or placement.memory
+        }
         for uid, placement in placements.items()
     }
-    return MemoryState(policy=policy, machine=machine, containers=_without_empty(containers))
+    pods = {uid: placement.memory for uid, placement in placements.items() if placement.memory}
+    return MemoryState(policy=policy, machine=machine, containers=_without_empty(containers), pods=pods)
 
 
 def _without_empty(containers: Mapping[str, Mapping[str, _Part]]) -> dict[str, Mapping[str, _Part]]:

@@ -3,7 +3,12 @@
 from services.podsync.core.cgroups.memory_qos import protected, throttled_at
 from services.podsync.core.cri.message import message
 from services.podsync.core.node.node_facts import NodeFacts
-from services.podsync.core.placement.pod_placement import ContainerPlacement, container_cpus, has_own_cpus
+from services.podsync.core.placement.pod_placement import (
+    ContainerPlacement,
+    container_cpus,
+    container_nodes,
+    needs_no_quota,
+)
 from shared.cri.interface import Message
 from shared.model.objects import Object
 from shared.model.quantity import ZERO
@@ -42,7 +47,7 @@ def container_resources(pod: Object, container: Object, facts: NodeFacts) -> Mes
         memory_swap_limit_in_bytes=memory_limit if facts.swap_controller and not facts.cgroup_v2 else 0,
         oom_score_adj=oom_score_adj(pod, container, facts.memory_capacity),
         cpuset_cpus=container_cpus(facts.placement, name, facts.shared_cpus),
-        cpuset_mems=",".join(map(str, sorted({node for block in given.memory for node in block.nodes}))),
+        cpuset_mems=",".join(map(str, container_nodes(facts.placement, name))),
         hugepage_limits=[message(page_size=size, limit=sizes.get(size, 0)) for size in facts.page_sizes],
         unified=_unified(pod, container, facts),
     )
@@ -51,7 +56,7 @@ def container_resources(pod: Object, container: Object, facts: NodeFacts) -> Mes
 def sandbox_resources(pod: Object, facts: NodeFacts) -> Message:
     """Return a CRI LinuxContainerResources with the pod's totals, without overhead."""
     requests, limits = pod_requests(pod, overhead=False), pod_limits(pod, overhead=False)
-    return _linux_resources(requests, limits, facts, unlimited=has_own_cpus(facts.placement))
+    return _linux_resources(requests, limits, facts, unlimited=needs_no_quota(pod, facts.placement))
 
 
 def sandbox_overhead(pod: Object, facts: NodeFacts) -> Message:

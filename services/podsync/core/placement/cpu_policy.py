@@ -13,13 +13,12 @@ from msgspec import Struct
 from services.podsync.core.placement.attempt import Alignment, Boundary
 from services.podsync.core.placement.cpu_choice import take_by_topology
 from services.podsync.core.placement.cpu_distribution import take_across_numa
-from services.podsync.core.placement.cpu_requests import exclusive_cpus, pod_exclusive_cpus
+from services.podsync.core.placement.cpu_requests import exclusive_cpus, pod_exclusive_cpus, reusable_cpus
 from services.podsync.core.placement.hint import Hint, Hints, NodeSet, PlacementError, node_sets
 from services.podsync.core.placement.pod_placement import PodPlacement
 from shared.model.cpu_list import write_cpus
 from shared.model.machine_topology import CpuSet, MachineTopology
 from shared.model.objects import Object
-from shared.podspec.resources import is_sidecar
 
 _NONE: CpuSet = frozenset()
 _CONTAINER = "container"  # the scope in which CPUs are aligned
@@ -60,11 +59,13 @@ class SmtAlignmentError(PlacementError):
 
 
 class CpuPolicy:
-    """Gives CPUs to containers. `free` is always the shared pool that the other active pods leave."""
+    """Gives CPUs to containers. `free` is always the shared pool that the other active pods leave. `pod_level`: pods
+    with resources of their own get some too."""
 
-    def __init__(self, topology: MachineTopology, settings: CpuSettings) -> None:
+    def __init__(self, topology: MachineTopology, settings: CpuSettings, *, pod_level: bool = False) -> None:
         self._topology = topology
         self._settings = settings
+        self._pod_level = pod_level
         self.reserved = reserved_cpus(topology, settings)
 
     @property
@@ -90,35 +91,47 @@ class CpuPolicy:
 
     def hints(self, pod: Object, container: Object, free: CpuSet, own: PodPlacement) -> Hints:
         """Return the sets of NUMA nodes that have CPUs for the container; `own`: what its pod already has."""
-        return self._hints(exclusive_cpus(pod, container), *self._pools(pod, free, own))
+        return self._hints(self.requested(pod, container), *self._pools(pod, free, own))
 
     def pod_hints(self, pod: Object, free: CpuSet) -> Hints:
         """Return the sets of NUMA nodes that have CPUs for all containers of the pod."""
-        return self._hints(pod_exclusive_cpus(pod), *self._pools(pod, free, PodPlacement()))
+        requested = pod_exclusive_cpus(pod, pod_level=self._pod_level)
+        return self._hints(requested, *self._pools(pod, free, PodPlacement()))
 
     def allocate(
         self, pod: Object, container: Object, affinity: NodeSet | None, free: CpuSet, own: PodPlacement
     ) -> CpuSet:
         """Return the container's own CPUs, none when it runs in the shared pool. First go those of the NUMA nodes
         of `affinity` (with align-by-socket: of their sockets). Raise PlacementError."""
-        requested = exclusive_cpus(pod, container)
+        return self._choose(self.requested(pod, container), affinity, *self._pools(pod, free, own))
+
+    def allocate_pod(self, pod: Object, affinity: NodeSet | None, free: CpuSet) -> CpuSet:
+        """Return the CPUs of a pod with resources of its own, of which its containers then get parts. Raise
+        PlacementError."""
+        requested = pod_exclusive_cpus(pod, pod_level=self._pod_level)
+        return self._choose(requested, affinity, *self._pools(pod, free, PodPlacement()))
+
+    def requested(self, pod: Object, container: Object) -> int:
+        """Return how many CPUs the container is to get for itself."""
+        return exclusive_cpus(pod, container, pod_level=self._pod_level) if self._settings.static else 0
+
+    def take(self, available: CpuSet, count: int) -> CpuSet:
+        """Return that many of these CPUs, as the options choose them. Raise PlacementError."""
+        return _take(self._topology, self._settings.options, available, count)
+
+    def _choose(self, requested: int, affinity: NodeSet | None, available: CpuSet, reusable: CpuSet) -> CpuSet:
         if not self._settings.static or not requested:
             return _NONE
-        available, reusable = self._pools(pod, free, own)
         pool = available | reusable
         self._check_alignment(requested, pool)
         chosen = _NONE
         if affinity is not None:
             aligned = pool & self._aligned_cpus(affinity)
-            chosen = self._take(aligned, min(requested, len(aligned)))
-        chosen |= self._take(pool - chosen, requested - len(chosen))
+            chosen = self.take(aligned, min(requested, len(aligned)))
+        chosen |= self.take(pool - chosen, requested - len(chosen))
         if self._has(CpuOption.FULL_PCPUS_ONLY) and self._topology.whole_cores(chosen) != chosen:
             raise SmtAlignmentError(requested, self._topology.cpus_per_core, len(pool))
         return chosen
-
-    def is_for(self, pod: Object, container: Object) -> bool:
-        """Return whether the container gets CPUs of its own."""
-        return self._settings.static and exclusive_cpus(pod, container) > 0
 
     @property
     def misalignments(self) -> tuple[Alignment, ...]:
@@ -158,9 +171,6 @@ class CpuPolicy:
         if requested > len(pool):
             raise SmtAlignmentError(requested, per_core, len(pool))
 
-    def _take(self, available: CpuSet, count: int) -> CpuSet:
-        return _take(self._topology, self._settings.options, available, count)
-
     def _aligned_cpus(self, affinity: NodeSet) -> CpuSet:
         if not self._has(CpuOption.ALIGN_BY_SOCKET):
             return self._topology.cpus_of_nodes(affinity)
@@ -195,18 +205,6 @@ class CpuPolicy:
         every = self._topology.sockets_of_nodes(frozenset(self._topology.cpu_nodes))
         per_socket = len(self._topology.cpu_nodes) // len(every)
         return per_socket > 0 and len(self._topology.sockets_of_nodes(nodes)) == -(-smallest // per_socket)
-
-
-def reusable_cpus(pod: Object, own: PodPlacement) -> CpuSet:
-    """Return the CPUs of init containers that have ended when later containers start, and that none of these has."""
-    spec, reusable = pod.get("spec") or {}, _NONE
-    for container in spec.get("initContainers") or ():
-        if placement := own.containers.get(container["name"]):
-            reusable = reusable - placement.cpus if is_sidecar(container) else reusable | placement.cpus
-    for container in spec.get("containers") or ():
-        if placement := own.containers.get(container["name"]):
-            reusable -= placement.cpus
-    return reusable
 
 
 def reserved_cpus(topology: MachineTopology, settings: CpuSettings) -> CpuSet:

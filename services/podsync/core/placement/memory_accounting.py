@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct, field
 
 from services.podsync.core.placement.machine_memory import MachineMemory, MemoryTable, NodeMemory
-from services.podsync.core.placement.pod_placement import MemoryBlock, PodPlacement
+from services.podsync.core.placement.pod_placement import MemoryBlock, PodPlacement, memory_of
 from shared.model.frozen_copy import replace
 from shared.model.machine_topology import MachineTopology, NumaNode
 from shared.model.quantity import Quantity
@@ -60,11 +60,7 @@ def machine_memory(
     """Return the memory of each node beside what these pods were given. Blocks of nodes or kinds of memory that the
     machine has no longer are left out."""
     blocks = [
-        block
-        for placement in placements
-        for container in placement.containers.values()
-        for block in container.memory
-        if block.nodes <= topology.nodes.keys()
+        block for placement in placements for block in memory_of(placement) if block.nodes <= topology.nodes.keys()
     ]
     # Small sets first: should sets overlap, each block then finds its memory, and the larger group binds its nodes.
     blocks.sort(key=lambda block: (len(block.nodes), sorted(block.nodes)))

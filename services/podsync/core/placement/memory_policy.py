@@ -7,6 +7,7 @@ exactly this group: so groups never overlap, and what is free of a group is what
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
+from services.podsync.core.placement.cpu_requests import may_have_own
 from services.podsync.core.placement.hint import Hint, Hints, NodeSet, PlacementError, bit_mask, node_sets
 from services.podsync.core.placement.machine_memory import MachineMemory, MemoryTable
 from services.podsync.core.placement.memory_accounting import (
@@ -24,9 +25,9 @@ from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.resources import (
     HUGEPAGES,
     ResourceList,
-    container_totals,
     has_pod_level_resources,
     is_sidecar,
+    pod_requests,
     resource_list,
 )
 
@@ -36,11 +37,12 @@ Blocks = tuple[MemoryBlock, ...]
 
 class MemoryPolicy:
     """Gives memory to containers. `others` is always what the other active pods were given, `own` what the earlier
-    containers of the pod have got."""
+    containers of the pod have got. `pod_level`: pods with resources of their own get some too."""
 
-    def __init__(self, topology: MachineTopology, settings: MemorySettings) -> None:
+    def __init__(self, topology: MachineTopology, settings: MemorySettings, *, pod_level: bool = False) -> None:
         self._topology = topology
         self._settings = settings
+        self._pod_level = pod_level
 
     @property
     def allocatable(self) -> Blocks:
@@ -54,23 +56,22 @@ class MemoryPolicy:
     def hints(self, pod: Object, container: Object, others: Iterable[PodPlacement], own: PodPlacement) -> Hints:
         """Return the sets of NUMA nodes that have memory for the container. Where there are none, there is no hint at
         all, and `allocate` raises the error, as in the Go kubelet."""
-        if not self.is_for(pod):
+        if not self.is_for(pod, container):
             return {}
         reusable = _reusable_blocks(pod, container, own)
         return self._named_hints(resource_list(container, "requests"), self.machine_memory((*others, own)), reusable)
 
     def pod_hints(self, pod: Object, others: Iterable[PodPlacement]) -> Hints:
         """Return the sets of NUMA nodes that have memory for all containers of the pod."""
-        if not self.is_for(pod):
-            return {}
-        return self._named_hints(container_totals(pod, "requests"), self.machine_memory(others), ())
+        requests = self._requests_of(pod)
+        return self._named_hints(requests, self.machine_memory(others), ()) if requests else {}
 
     def allocate(
         self, pod: Object, container: Object, affinity: Hint, others: Iterable[PodPlacement], own: PodPlacement
     ) -> dict[str, Blocks]:
         """Return the blocks of the container, by its name, and by theirs those of earlier init containers whose memory
         it takes over. `affinity`: what the topology manager chose. Raise PlacementError."""
-        sizes = _sizes(resource_list(container, "requests")) if self.is_for(pod) else {}
+        sizes = self.sizes(pod, container)
         if not sizes:
             return {}
         machine, reusable = self.machine_memory((*others, own)), _reusable_blocks(pod, container, own)
@@ -78,9 +79,28 @@ class MemoryPolicy:
         blocks = tuple(MemoryBlock(nodes=nodes, kind=kind, size=size) for kind, size in sorted(sizes.items()))
         return {**_blocks_left(pod, container, blocks, own), container["name"]: blocks}
 
-    def is_for(self, pod: Object) -> bool:
-        """Return whether the pod's containers get memory of NUMA nodes alone."""
-        return self._settings.static and qos_class(pod) is QosClass.GUARANTEED and not has_pod_level_resources(pod)
+    def allocate_pod(self, pod: Object, affinity: Hint, others: Iterable[PodPlacement]) -> Blocks:
+        """Return the blocks of a pod with resources of its own, of which its containers then get parts. Raise
+        PlacementError."""
+        sizes = _sizes(self._requests_of(pod))
+        if not sizes:
+            return ()
+        nodes = _choose_nodes(affinity, sizes, self.machine_memory(others), ())
+        return tuple(MemoryBlock(nodes=nodes, kind=kind, size=size) for kind, size in sorted(sizes.items()))
+
+    def sizes(self, pod: Object, container: Object) -> dict[str, int]:
+        """Return the bytes of each kind of memory that the container is to get alone. Raise PlacementError."""
+        return _sizes(resource_list(container, "requests")) if self.is_for(pod, container) else {}
+
+    def is_for(self, pod: Object, container: Object) -> bool:
+        """Return whether the container gets memory of NUMA nodes alone."""
+        return self._settings.static and may_have_own(pod, container, pod_level=self._pod_level)
+
+    def _requests_of(self, pod: Object) -> ResourceList:
+        """Return what the pod requests as a whole, {} where it gets no memory of NUMA nodes alone."""
+        if not self._settings.static or qos_class(pod) is not QosClass.GUARANTEED:
+            return {}
+        return {} if has_pod_level_resources(pod) and not self._pod_level else pod_requests(pod, overhead=False)
 
     def _named_hints(self, requests: ResourceList, machine: MachineMemory, reusable: Blocks) -> Hints:
         try:

@@ -24,7 +24,8 @@ from services.podsync.core.placement.merging import (
     merge,
     node_limit_error,
 )
-from services.podsync.core.placement.pod_placement import NOT_PLACED, ContainerPlacement, PodPlacement
+from services.podsync.core.placement.pod_division import divide_pod, is_divided
+from services.podsync.core.placement.pod_placement import NOT_PLACED, ContainerPlacement, PodPlacement, cpus_of
 from services.podsync.core.placement.refusal import describe_refusal
 from shared.model.frozen_copy import replace
 from shared.model.machine_topology import CpuSet, MachineTopology
@@ -52,11 +53,13 @@ class TopologySettings(Struct, frozen=True, kw_only=True):
 
 
 class PlacementSettings(Struct, frozen=True, kw_only=True):
-    """Has the settings of the CPU, the memory and the topology manager."""
+    """Has the settings of the CPU, the memory and the topology manager. `pod_level`: feature gate
+    PodLevelResourceManagers, by which pods with resources of their own are placed too."""
 
     cpu: CpuSettings = field(default_factory=CpuSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     topology: TopologySettings = field(default_factory=TopologySettings)
+    pod_level: bool = False
 
 
 def node_count_error(topology: MachineTopology, settings: PlacementSettings) -> str:
@@ -82,18 +85,20 @@ class NodePlacer:
         self._settings = settings.topology
         self.static_cpus = settings.cpu.static
         self.static_memory = settings.memory.static
-        self.cpus = CpuPolicy(topology, settings.cpu)
-        self.memory = MemoryPolicy(topology, settings.memory)
+        aligns_pods = self._settings.policy is not TopologyPolicy.NONE and self._settings.scope is TopologyScope.POD
+        self.pod_level, self._divides_pods = settings.pod_level, settings.pod_level and aligns_pods
+        self.cpus = CpuPolicy(topology, settings.cpu, pod_level=settings.pod_level)
+        self.memory = MemoryPolicy(topology, settings.memory, pod_level=settings.pod_level)
         self._no_devices = self._devices = DevicePolicy((), {})
         self._devices_of: object = None  # the resources that `_devices` has
 
     def shared_pool(self, others: Iterable[PodPlacement]) -> CpuSet:
         """Return the CPUs that nobody has for itself, beside these pods: the default set of the checkpoint."""
-        return self.cpus.shared_pool(given.cpus for other in others for given in other.containers.values())
+        return self.cpus.shared_pool(map(cpus_of, others))
 
     def cpus_to_share(self, others: Iterable[PodPlacement]) -> CpuSet:
         """Return the CPUs on which containers without CPUs of their own run, beside these pods."""
-        return self.cpus.cpus_to_share([given.cpus for other in others for given in other.containers.values()])
+        return self.cpus.cpus_to_share(tuple(map(cpus_of, others)))
 
     def cpus_per_node(self, cpus: CpuSet) -> dict[int, int]:
         """Return how many of these CPUs each NUMA node with CPUs has."""
@@ -131,6 +136,30 @@ class NodePlacer:
         if requests_devices(pod, plugins.resources):
             devices = DevicesOfPod(self._policy_for(plugins), taken_devices(others), plugins)
         own, hint = NOT_PLACED, self._hint_for_pod(pod, devices, free, others, steps)
+        try:
+            if hint is not None and self._divides_pods and is_divided(pod):
+                own = divide_pod(pod, hint, self.cpus, self.memory, devices, free, others, steps)
+            else:
+                own = self._place_containers(pod, hint, devices, free, others, steps)
+        except PlacementError as error:
+            if error.reason != _UNEXPECTED:
+                raise
+            raise PlacementError(f"Allocate failed due to {error}, which is unexpected") from error
+        if self._settings.scope is TopologyScope.POD:
+            steps.append(Step(alignments=self._node_alignment(kept=True)))
+        return own
+
+    def _place_containers(
+        self,
+        pod: Object,
+        hint: Hint | None,
+        devices: DevicesOfPod,
+        free: CpuSet,
+        others: tuple[PodPlacement, ...],
+        steps: list[Step],
+    ) -> PodPlacement:
+        """Place one container after the other. `hint`: for all of them; None = each has its own."""
+        own = NOT_PLACED
         for container in main_containers(pod):
             chosen = hint or self._merge(
                 container["name"],
@@ -139,16 +168,9 @@ class NodePlacer:
                 self.cpus.hints(pod, container, free, own),
                 self.memory.hints(pod, container, others, own),
             )
-            try:
-                own = self._give(pod, container, chosen, devices, free, others, own, steps)
-            except PlacementError as error:
-                if error.reason != _UNEXPECTED:
-                    raise
-                raise PlacementError(f"Allocate failed due to {error}, which is unexpected") from error
+            own = self._give(pod, container, chosen, devices, free, others, own, steps)
             if self._settings.scope is TopologyScope.CONTAINER:
                 steps.append(Step(alignments=self._node_alignment(kept=True)))
-        if self._settings.scope is TopologyScope.POD:
-            steps.append(Step(alignments=self._node_alignment(kept=True)))
         return own
 
     def _policy_for(self, plugins: PluginDevices) -> DevicePolicy:
@@ -201,7 +223,7 @@ class NodePlacer:
         except PlacementError:
             steps.append(Step(is_refused=True))
             raise
-        requests_cpus, requests_memory = self.cpus.is_for(pod, container), self.memory.is_for(pod)
+        requests_cpus, requests_memory = self.cpus.requested(pod, container) > 0, self.memory.is_for(pod, container)
         try:
             cpus = self.cpus.allocate(pod, container, hint.nodes, free, own)
         except PlacementError:

@@ -2,7 +2,8 @@
 
 "placement": {"main": {"cpus": "2-3", "affinity": [0], "memory": [{"nodes": [0], "kind": "memory", "size": 1024}]}}
 
-A container with devices has "devices" beside these, see `devices_format`.
+A container with devices has "devices" beside these, see `devices_format`; one that shares CPUs with containers of its
+pod has "pool". What a pod was given as a whole is under the name "", which no container has.
 """
 
 from typing import Any
@@ -15,26 +16,34 @@ from shared.model.machine_topology import CpuSet
 from shared.podspec.support import MAX_CONTAINERS
 
 MAX_NODES = 1024  # NUMA nodes, as many as Linux has at most
+_WHOLE = ""  # key of what the pod was given
 MAX_BLOCKS = 64  # of one container: one for each kind of memory
 
 
 def plain_placement(placement: PodPlacement) -> dict[str, Any]:
     """Return the placement as JSON has it, by container; {} where nothing was given."""
-    return {name: _plain(given) for name, given in placement.containers.items()}
+    containers = {name: _plain(given) for name, given in placement.containers.items()}
+    if not placement.cpus and not placement.memory:
+        return containers
+    return {**containers, _WHOLE: _plain(ContainerPlacement(cpus=placement.cpus, memory=placement.memory))}
 
 
 def read_placement(saved: dict[str, Any]) -> PodPlacement:
     """Return what `plain_placement` wrote; {} is `NOT_PLACED`. Raises KeyError, TypeError, ValueError or
     AttributeError where a value is not understood: without it, another pod would be given the same CPUs or devices."""
-    if len(saved) > MAX_CONTAINERS:
+    if len(saved) > MAX_CONTAINERS + (_WHOLE in saved):
         raise ValueError(f"placement of {len(saved)} containers")
-    return PodPlacement(containers={name: _read(given) for name, given in saved.items()})
+    given = {name: _read(entry) for name, entry in saved.items()}
+    whole = given.pop(_WHOLE, ContainerPlacement())
+    return PodPlacement(containers=given, cpus=whole.cpus, memory=whole.memory)
 
 
 def _plain(given: ContainerPlacement) -> dict[str, Any]:
     blocks = [{"nodes": sorted(block.nodes), "kind": block.kind, "size": block.size} for block in given.memory]
     affinity = None if given.affinity is None else sorted(given.affinity)
     plain = {"cpus": write_cpus(given.cpus), "memory": blocks, "affinity": affinity}
+    if given.pool:
+        plain["pool"] = write_cpus(given.pool)
     return {**plain, "devices": plain_devices(given.devices)} if given.devices else plain
 
 
@@ -47,6 +56,7 @@ def _read(given: dict[str, Any]) -> ContainerPlacement:
     )
     return ContainerPlacement(
         cpus=_cpus(given["cpus"]),
+        pool=_cpus(given.get("pool", "")),
         memory=memory,
         devices=read_devices(given["devices"]) if "devices" in given else (),
         affinity=None if affinity is None else _nodes(affinity),

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from bus.messages.podsync import AdmittedPod, GivenDevices, NumaMemory, PodProbes, PodState, PodVolumes
-from services.podsync.core.placement.pod_placement import ContainerDevices, MemoryBlock
+from services.podsync.core.placement.pod_placement import NOT_PLACED, ContainerDevices, MemoryBlock
 from services.podsync.core.pod.claim_status import has_claims
 from services.podsync.core.pod.saved import Pod, Saved
 from shared.model.cpu_list import write_cpus
@@ -32,7 +32,8 @@ class Published(Struct, frozen=True, kw_only=True):
 def published(uid: str, name: str, namespace: str, saved: Saved) -> Published:
     """Return the items of a pod whose admission is decided."""
     volumes, probed = mounted_volumes(saved), _probed_containers(saved)
-    given = saved.placement.containers if _may_run(saved) else {}
+    placement = saved.placement if _may_run(saved) else NOT_PLACED
+    given = placement.containers
     probes = PodProbes(
         name=name,
         namespace=namespace,
@@ -52,6 +53,9 @@ def published(uid: str, name: str, namespace: str, saved: Saved) -> Published:
             cpus={name: write_cpus(own.cpus) for name, own in given.items() if own.cpus},
             memory={name: numa_memory(own.memory) for name, own in given.items() if own.memory},
             devices={name: given_devices(own.devices) for name, own in given.items() if own.devices},
+            pod_cpus=write_cpus(placement.cpus),
+            pod_memory=numa_memory(placement.memory),
+            pool_cpus={name: write_cpus(own.pool) for name, own in given.items() if own.pool},
         ),
         volumes=PodVolumes(
             uid=uid,

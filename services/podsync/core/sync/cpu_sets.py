@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from bus.messages.podsync import PodState
-from services.podsync.core.placement.pod_placement import container_cpus, has_own_cpus
+from services.podsync.core.placement.pod_placement import ContainerPlacement, container_cpus, cpus_of
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import SetContainerCpus
 from services.podsync.core.pod.progress import InstanceFacts
@@ -81,7 +81,7 @@ def occupied_cpus(starting: TrackedPod, pods: Callable[[], Iterable[TrackedPod]]
     """Return the CPUs on which containers of these pods may run until their new cpuset is set; None = it may be any.
     One whose cpuset could not be set does not count, so that it delays no other container for long. None counts where
     the pod that starts has no CPUs of its own."""
-    if not has_own_cpus(starting.saved.placement):
+    if not cpus_of(starting.saved.placement):
         return frozenset()
     occupied: set[int] = set()
     for tracked in pods():
@@ -104,11 +104,11 @@ def waits_for_cpus(tracked: TrackedPod, created: Container, inputs: StepInputs) 
     facts = tracked.instance_facts.get(created.id, InstanceFacts())
     if _is_to_change(tracked, created, facts, inputs.shared_cpus):
         return True
-    given = tracked.saved.placement.containers.get(created.name)
-    if given is None or not given.cpus:
+    given = tracked.saved.placement.containers.get(created.name, ContainerPlacement())
+    if not (own := given.cpus or given.pool):
         return False
     occupied = inputs.occupied_cpus()
-    return occupied is None or bool(given.cpus & occupied)
+    return occupied is None or bool(own & occupied)
 
 
 def _is_to_change(tracked: TrackedPod, instance: Container, facts: InstanceFacts, shared: str) -> bool:

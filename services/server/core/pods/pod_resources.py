@@ -39,11 +39,14 @@ class ContainerEntry(Struct, frozen=True):
 
 
 class PodEntry(Struct, frozen=True):
-    """Has one pod with its containers, restartable init containers first."""
+    """Has one pod with its containers, restartable init containers first. `cpus` and `memory`: what a pod with
+    resources of its own has as a whole; what its containers have are parts of it."""
 
     name: str
     namespace: str
     containers: tuple[ContainerEntry, ...]
+    cpus: tuple[int, ...] = ()
+    memory: tuple[NumaMemory, ...] = ()
 
 
 def is_active(status: Object) -> bool:
@@ -63,7 +66,8 @@ def pod_entry(
         replace(_container_entry(str(each.get("name")), admitted, nodes), claims=claim_entries(each, claims))
         for each in containers
     )
-    return PodEntry(name(pod), namespace(pod), tuple(entries))
+    whole = (cpu_ids(admitted.pod_cpus), admitted.pod_memory) if admitted is not None else ((), ())
+    return PodEntry(name(pod), namespace(pod), tuple(entries), *whole)
 
 
 def cpu_ids(listed: str) -> tuple[int, ...]:

@@ -124,6 +124,14 @@ class MemoryOracle:
                         size -= given
                 assert not size
 
+    def settle(self) -> None:
+        """Take all blocks anew: a group gives from its first nodes then. The reference promises only its sums."""
+        self.free = {node: dict(kinds) for node, kinds in self.capacity.items()}
+        self.assignments = dict.fromkeys(self.capacity, 0)
+        for blocks in self.entries.values():
+            for mask, kind, size in blocks:
+                self._take(mask, kind, size)
+
 
 def ended_before(pod: Json, name: str) -> list[str]:
     """Return the plain init containers before this container."""

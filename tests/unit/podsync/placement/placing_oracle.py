@@ -1,7 +1,8 @@
 """An oracle of a whole pod's placement, written from node.md 4.10 to 4.12: the hints of CPUs and memory over all sets
 of NUMA nodes, their merge over all combinations, and CPUs that are the best of all subsets."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import combinations
 from typing import Any
 
@@ -11,8 +12,11 @@ from tests.unit.podsync.placement.cpu_oracle import best_cpus
 from tests.unit.podsync.placement.machines import GIB
 from tests.unit.podsync.placement.memory_oracle import Mask, MemoryOracle, RefusedError, ended_before
 from tests.unit.podsync.placement.merging_oracle import expected_merge
+from tests.unit.podsync.placement.pod_level_rules import amount, leaves_none, moments
 
 Json = dict[str, Any]
+# Of a whole pod: its CPUs and blocks, and by container the CPUs that it has alone and those that it shares.
+Whole = tuple[CpuSet, list[tuple[Mask, str, int]], dict[str, tuple[CpuSet, CpuSet]]]
 Given = tuple[CpuSet, list[tuple[Mask, str, int]], frozenset[int] | None]  # CPUs, blocks, and the nodes of the hint
 
 
@@ -34,15 +38,70 @@ class NodeOracle:
     def place(self, pod: Json, *, closest: bool) -> dict[str, Given]:
         """Return what each container of a Guaranteed pod gets. Raise RejectedError."""
         uid = pod["metadata"]["uid"]
-        try:
+        with self._unchanged_by_rejection(uid):
             affinities = self._place(pod, closest)
-        except RejectedError:
-            self.remove(uid)
-            raise
         return {
             name: (self.cpus.get((uid, name), frozenset()), self.memory.entries[uid, name], nodes)
             for name, nodes in affinities.items()
         }
+
+    def place_whole(self, pod: Json, *, closest: bool) -> Whole:
+        """Return what a pod with resources of its own gets where whole pods are aligned, and what each container has
+        alone or shares. Raise RejectedError."""
+        uid = pod["metadata"]["uid"]
+        count, size = amount(pod["spec"], "cpu"), amount(pod["spec"], "memory")
+        first = pod["spec"]["containers"][0]["name"]
+        with self._unchanged_by_rejection(uid):
+            hint = self._merged(count, {"memory": size}, frozenset(), pod, first, closest)
+            if count:
+                self.cpus[uid, ""] = self._take(count, self._free(), hint)
+                self._refuse_an_empty_pool(pod, "cpu")
+            self.memory.allocate(pod, "", {"memory": size}, hint)
+            self._refuse_an_empty_pool(pod, "memory")
+        whole = self.cpus.get((uid, ""), frozenset())
+        return whole, self.memory.entries[uid, ""], self._parts(pod, whole) if whole else {}
+
+    @contextmanager
+    def _unchanged_by_rejection(self, uid: str) -> Iterator[None]:
+        """Take back what was given to a pod that is rejected after all, and give the reason and the message."""
+        try:
+            yield
+        except (RefusedError, RejectedError) as error:
+            self.remove(uid)
+            if isinstance(error, RejectedError):
+                raise
+            text = str(error) if str(error).startswith("not enough cpus") else f"[memorymanager] {error}"
+            message = f"Allocate failed due to {text}, which is unexpected"
+            raise RejectedError("UnexpectedAdmissionError", message) from error
+
+    @staticmethod
+    def _refuse_an_empty_pool(pod: Json, kind: str) -> None:
+        if leaves_none(pod, kind):
+            raise RejectedError("EmptyPodSharedPoolError")
+
+    def _parts(self, pod: Json, whole: CpuSet) -> dict[str, tuple[CpuSet, CpuSet]]:
+        """Return the own and the shared CPUs of each container. Those that run to the end take theirs first; an init
+        container keeps off what sidecars beside it share, as far as there are other CPUs."""
+        *starting, last = moments(pod)
+        own: dict[str, CpuSet] = {}
+        for container in last:
+            left = whole.difference(*own.values())
+            own[container["name"]] = best_cpus(self.topology, left, amount(container, "cpu"))
+        pool = whole.difference(*own.values())
+        parts = {name: (cpus, frozenset() if cpus else pool) for name, cpus in own.items()}
+        for *sidecars, container in starting:
+            names = [sidecar["name"] for sidecar in sidecars]
+            runnable, count = whole.difference(*(own[name] for name in names)), amount(container, "cpu")
+            if not count:
+                parts[container["name"]] = frozenset(), runnable
+                continue
+            sharing = [name for name in names if parts[name][1]]
+            apart = runnable - parts[sharing[0]][1] if sharing else frozenset()
+            cpus = best_cpus(self.topology, apart, min(count, len(apart)))
+            cpus |= best_cpus(self.topology, runnable - cpus, count - len(cpus))
+            parts[container["name"]] = cpus, frozenset()
+            parts |= {name: (parts[name][0], parts[name][1] - cpus) for name in sharing}
+        return parts
 
     def _place(self, pod: Json, closest: bool) -> dict[str, frozenset[int] | None]:
         uid, chosen, affinities = pod["metadata"]["uid"], Hint(None, False), {}
@@ -56,20 +115,16 @@ class NodeOracle:
             if self.policy != "none" and self.scope == "container":
                 chosen = self._merged(count, wanted, reusable, pod, name, closest)
             affinities[name] = chosen.nodes
-            try:
-                if count:
-                    self.cpus[uid, name] = self._take(count, self._free() | reusable, chosen)
-                self.memory.allocate(pod, name, wanted, chosen)
-            except RefusedError as error:
-                text = str(error) if str(error).startswith("not enough cpus") else f"[memorymanager] {error}"
-                message = f"Allocate failed due to {text}, which is unexpected"
-                raise RejectedError("UnexpectedAdmissionError", message) from error
+            if count:
+                self.cpus[uid, name] = self._take(count, self._free() | reusable, chosen)
+            self.memory.allocate(pod, name, wanted, chosen)
         return affinities
 
     def remove(self, uid: str) -> None:
         """Give back what the pod's containers have."""
         self.cpus = {entry: cpus for entry, cpus in self.cpus.items() if entry[0] != uid}
         self.memory.remove(uid)
+        self.memory.settle()
 
     def _merged(
         self, count: int, wanted: dict[str, int], reusable: CpuSet, pod: Json, name: str, closest: bool

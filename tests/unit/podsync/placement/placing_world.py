@@ -15,12 +15,20 @@ from services.podsync.core.placement.hint import PlacementError
 from services.podsync.core.placement.memory_accounting import MemorySettings
 from services.podsync.core.placement.merging import TopologyPolicy
 from services.podsync.core.placement.placing import NodePlacer, PlacementSettings, TopologyScope, TopologySettings
-from services.podsync.core.placement.pod_placement import ContainerPlacement, PodPlacement
+from services.podsync.core.placement.pod_placement import (
+    NOT_PLACED,
+    ContainerPlacement,
+    PodPlacement,
+    cpus_of,
+    memory_of,
+)
 from services.podsync.core.pod.placement_format import plain_placement, read_placement
 from shared.model.machine_topology import CpuSet, MachineTopology
 from tests.unit.podsync.placement.machines import GIB, a_container, a_pod
+from tests.unit.podsync.placement.pod_level_rules import check_division, leaves_none
 
 Json = dict[str, Any]
+_NONE = {"cpu": "0", "memory": "0Gi"}
 _WITHHELD = {0: {"memory": GIB}}
 _OPTIONS: tuple[frozenset[CpuOption], ...] = (
     frozenset(),
@@ -50,6 +58,7 @@ def draw_settings(policy: TopologyPolicy, topology: MachineTopology, chance: ran
         topology=TopologySettings(
             policy=policy, scope=chance.choice([*TopologyScope]), prefer_closest=chance.random() < 0.3
         ),
+        pod_level=chance.random() < 0.7,
     )
 
 
@@ -67,7 +76,28 @@ def draw_pod(uid: str, largest: int, chance: random.Random) -> Json:
     ]
     if chance.random() < 0.1:
         regular[0]["resources"]["requests"] = {"cpu": "100m"}
+    elif chance.random() < 0.4:
+        return _with_own_resources(a_pod(*regular, init=tuple(init), uid=uid), chance)
     return a_pod(*regular, init=tuple(init), uid=uid)
+
+
+def _with_own_resources(pod: Json, chance: random.Random) -> Json:
+    """Return the pod with resources of its own, some of its containers without any."""
+    for container in containers_of(pod):
+        if chance.random() < 0.5:
+            container["resources"] = {}
+    whole = f"{_requested_by_pod(pod) + chance.choice((0, 0, 1, 2))}"
+    cpu = chance.choice((whole, whole, whole, f"{whole}500m") if whole != "0" else ("1", "2", "4", "500m"))
+    amounts = {"cpu": cpu, "memory": f"{_memory_of(pod) // GIB + chance.choice((0, 1, 3))}Gi"}
+    if amounts["memory"] == "0Gi":
+        amounts["memory"] = "1Gi"
+    pod["spec"]["resources"] = {"requests": amounts, "limits": amounts}
+    return pod
+
+
+def containers_of(pod: Json) -> list[Json]:
+    """Return the init containers, and then the regular ones."""
+    return [*pod["spec"]["initContainers"], *pod["spec"]["containers"]]
 
 
 @dataclass
@@ -113,13 +143,13 @@ class World:
         assert expected is None or reason == expected, (pod, self._story())
 
     def _restart(self) -> None:
-        before = self.placer.shared_pool(self._placements())
+        before = self.placer.shared_pool(self._placements()), self._placements()
         self.placer = NodePlacer(self.topology, self.settings)
         self.active = {
             uid: (pod, read_placement(json.loads(json.dumps(plain_placement(placement)))))
             for uid, (pod, placement) in self.active.items()
         }
-        assert self.placer.shared_pool(self._placements()) == before
+        assert (self.placer.shared_pool(self._placements()), self._placements()) == before
 
     def _placements(self) -> list[PodPlacement]:
         return [placement for _, placement in self.active.values()]
@@ -133,7 +163,7 @@ class World:
         held: dict[int, str] = {}
         for uid, (pod, placement) in self.active.items():
             self._check_pod(pod, placement)
-            for cpu in _cpus(placement.containers.values()):
+            for cpu in cpus_of(placement):
                 assert held.setdefault(cpu, uid) == uid, f"CPU {cpu} belongs to two pods"
         reserved = self.placer.cpus.reserved
         assert not reserved & held.keys() and held.keys() <= self.topology.all_cpus
@@ -142,10 +172,33 @@ class World:
         assert pool == self.topology.all_cpus - held.keys() - (reserved if strict else set())
 
     def _check_pod(self, pod: Json, placement: PodPlacement) -> None:
+        if self._is_without(pod):
+            assert placement == NOT_PLACED
+        elif self._is_whole(pod):
+            check_division(pod, placement)
+            if CpuOption.FULL_PCPUS_ONLY in self.settings.cpu.options:
+                assert self.topology.whole_cores(placement.cpus) == placement.cpus
+            whole = ContainerPlacement(cpus=placement.cpus, memory=placement.memory)
+            self._check_alignment([whole], len(placement.cpus))
+        else:
+            self._check_containers(pod, placement)
+
+    def _is_without(self, pod: Json) -> bool:
+        """Return whether the pod has resources of its own, for which only the feature gate gives it something."""
+        return "resources" in pod["spec"] and not self.settings.pod_level
+
+    def _is_whole(self, pod: Json) -> bool:
+        """Return whether the pod has resources of its own, and is placed by these."""
+        by_pod = self.settings.topology.scope is TopologyScope.POD
+        aligns = self.settings.topology.policy is not TopologyPolicy.NONE
+        return "resources" in pod["spec"] and self.settings.pod_level and by_pod and aligns
+
+    def _check_containers(self, pod: Json, placement: PodPlacement) -> None:
+        assert not placement.cpus and not placement.memory
         running: CpuSet = frozenset()  # of sidecars, and then of regular containers
-        for container in [*pod["spec"]["initContainers"], *pod["spec"]["containers"]]:
+        for container in containers_of(pod):
             given = placement.containers.get(container["name"], ContainerPlacement())
-            assert len(given.cpus) == (0 if _is_burstable(pod) else _requested(container))
+            assert len(given.cpus) == (0 if _is_burstable(pod) else _requested(container)) and not given.pool
             assert not given.cpus & running, "a CPU belongs to two containers that run at one time"
             if container in pod["spec"]["containers"] or "restartPolicy" in container:
                 running |= given.cpus
@@ -178,11 +231,15 @@ class World:
         """Return the reason of the pod's rejection, "" when it must be admitted, and None when it takes more than sums
         to say. That is so where each of several containers is aligned for itself: its CPUs then decide what is left
         for the next one."""
-        containers = [*pod["spec"]["initContainers"], *pod["spec"]["containers"]]
-        settings = self.settings.topology
+        settings, containers = self.settings.topology, containers_of(pod)
         by_pod = settings.scope is TopologyScope.POD and settings.policy is not TopologyPolicy.NONE
-        if _is_burstable(pod):
+        if _is_burstable(pod) or self._is_without(pod):
             return ""
+        if self._is_whole(pod):
+            reason = self._expected_reason(a_pod({"name": "c", "resources": pod["spec"]["resources"]}))
+            needs = ["cpu", "memory"] if self.settings.memory.static else ["cpu"]
+            none_left = any(leaves_none(pod, kind) for kind in needs)
+            return "EmptyPodSharedPoolError" if none_left and reason == "" else reason
         if (len(containers) > 1 and not by_pod) or len(set(map(len, self.topology.cores.values()))) > 1:
             return None
         free = self.placer.shared_pool(self._placements()) - self.placer.cpus.reserved
@@ -199,14 +256,14 @@ class World:
             return "UnexpectedAdmissionError"
         if self.settings.memory.static and settings.policy is TopologyPolicy.BEST_EFFORT:
             return None  # CPUs may lead to nodes whose memory is given out together with that of others
-        return "" if not self.settings.memory.static or self._sets_for_memory(size)[1] else None
+        return "" if not self.settings.memory.static or not size or self._sets_for_memory(size)[1] else None
 
     def _is_aligned(self, requested: int, usable: CpuSet, size: int) -> bool:
         policy = self.settings.topology.policy
         if policy is TopologyPolicy.BEST_EFFORT:
             return True
         wanted = [self._preferred_for_cpus(requested, usable)] if requested else []
-        if self.settings.memory.static:
+        if self.settings.memory.static and size:
             possible, preferred = self._sets_for_memory(size)
             wanted += [preferred] if possible else []  # without any possible set there is no hint, and Allocate fails
         agreed = set(self.sets).intersection(*wanted)
@@ -239,10 +296,9 @@ class World:
         group = {node: frozenset({node}) for node in self.nodes}
         given: dict[frozenset[int], int] = {}
         for placement in self._placements():
-            for one in placement.containers.values():
-                for block in one.memory:
-                    given[block.nodes] = given.get(block.nodes, 0) + block.size
-                    group.update(dict.fromkeys(block.nodes, block.nodes))
+            for block in memory_of(placement):
+                given[block.nodes] = given.get(block.nodes, 0) + block.size
+                group.update(dict.fromkeys(block.nodes, block.nodes))
         used = {node for nodes in given for node in nodes}
         large = [nodes for nodes in self.sets if sum(allocatable[node] for node in nodes) >= size]
         possible = {
@@ -260,7 +316,7 @@ def _cpus(given: Iterable[ContainerPlacement]) -> CpuSet:
 
 
 def _is_burstable(pod: Json) -> bool:
-    return bool(pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "100m"})
+    return bool(pod["spec"]["containers"][0]["resources"].get("requests") == {"cpu": "100m"})
 
 
 def _memory_of(pod: Json) -> int:
@@ -273,11 +329,11 @@ def _memory_of(pod: Json) -> int:
 
 
 def _memory(container: Json) -> int:
-    return int(container["resources"]["requests"]["memory"].removesuffix("Gi")) * GIB
+    return int(container["resources"].get("requests", _NONE)["memory"].removesuffix("Gi")) * GIB
 
 
 def _requested(container: Json) -> int:
-    cpu = container["resources"]["requests"]["cpu"]
+    cpu = container["resources"].get("requests", _NONE)["cpu"]
     return 0 if cpu.endswith("m") else int(cpu)
 
 

@@ -11,9 +11,9 @@ from services.podsync.core.placement.cpu_policy import (
     CpuPolicy,
     CpuSettings,
     SmtAlignmentError,
-    reusable_cpus,
     settings_error,
 )
+from services.podsync.core.placement.cpu_requests import reusable_cpus
 from services.podsync.core.placement.hint import PlacementError
 from services.podsync.core.placement.pod_placement import NOT_PLACED, ContainerPlacement, PodPlacement
 from shared.model.cpu_list import write_cpus

@@ -16,6 +16,7 @@ from services.podsync.core.checkpoints.memory_state import MemoryState
 from services.podsync.core.checkpoints.takeover import cpu_state_of, memory_state_of
 from services.podsync.core.placement.machine_memory import NodeMemory
 from services.podsync.core.placement.placing import NodePlacer
+from services.podsync.core.placement.pod_division import with_pools
 from services.podsync.core.placement.pod_placement import MemoryBlock, PodPlacement
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
@@ -154,6 +155,39 @@ def test_the_next_agent_reads_the_placements_that_one_wrote(tmp_path: Path, size
     }
     nodes = {node for placed in read.values() for block in placed.containers["c"].memory for node in block.nodes}
     assert nodes == {0, 1}
+
+
+WHOLE_PODS: dict[str, Any] = {
+    **BOTH,
+    "topology_manager_policy": "restricted",
+    "topology_manager_scope": "pod",
+    "feature_gates": {"PodLevelResourceManagers": True},
+}
+
+
+def test_the_next_agent_reads_what_a_pod_has_as_a_whole_and_refuses_it_without_the_gate(tmp_path: Path) -> None:
+    one = agent_on(tmp_path, TWO_NODES, **WHOLE_PODS)
+    assert one.placer is not None
+    pod = guaranteed("u", 1, "2Gi")
+    pod["spec"]["containers"].append({"name": "helper"})
+    amounts = {"cpu": "2", "memory": "6Gi"}
+    pod["spec"]["resources"] = {"requests": amounts, "limits": amounts}
+    placement = one.placer.place(pod, ())
+    one.write_placements({"u": placement})
+    cpu, memory = one.files.read_cpu(), one.files.read_memory()
+    assert cpu is not None and memory is not None
+    assert cpu.containers == {"u": {"c": frozenset({2}), "helper": frozenset({3})}}
+    assert (cpu.pods, cpu.shared_pool) == ({"u": frozenset({2, 3})}, frozenset({0, 1}))
+    assert b'"podEntries":{"u":{"cpuSet":"2-3"}}' in (tmp_path / "cpu_manager_state").read_bytes()
+    assert [block.size for block in memory.pods["u"]] == [6 * GIB]
+    assert sum(table.reserved for node in memory.machine.values() for table in node.tables.values()) == 6 * GIB
+    next_one = replace(agent_on(tmp_path / "next", TWO_NODES, **WHOLE_PODS), files=PlacementFiles(tmp_path))
+    read = with_pools(pod, next_one.read_placements()["u"])
+    without_affinity = {name: replace(given, affinity=None) for name, given in placement.containers.items()}
+    assert read == replace(placement, containers=without_affinity)
+    without_gate = replace(agent_on(tmp_path / "other", TWO_NODES, **BOTH), files=PlacementFiles(tmp_path))
+    with pytest.raises(OperatorError, match="set PodLevelResourceManagers to true in featureGates"):
+        without_gate.read_placements()
 
 
 def containers_of(placement: PodPlacement) -> dict[str, Any]:

@@ -25,9 +25,10 @@ CPU = CpuState(
     containers={"u1": {"a": frozenset({2, 3})}, "u2": {"b": frozenset({4, 5})}},
 )
 
+WHOLE = replace(CPU, shared_pool=frozenset({0, 1}), pods={"u3": frozenset({6, 7})})
 NO_GATE = (
     'pod "u3" has an entry in podEntries: pods that hold resources as a whole need feature gate '
-    "PodLevelResourceManagers, which this agent has not"
+    "PodLevelResourceManagers"
 )
 
 
@@ -73,15 +74,22 @@ def test_an_agent_starts_with_the_file_that_it_left() -> None:
             {"all_cpus": ALL - {5}},
             'current set of available CPUs "0-4,6-7" doesn\'t match with CPUs in state "0-7"',
         ),
+        (WHOLE, {}, NO_GATE),
+        (WHOLE, {"pod_level": True}, None),
         (
-            replace(CPU, pods={"u3": frozenset({1})}),
-            {},
-            NO_GATE,
+            replace(WHOLE, shared_pool=frozenset({0, 1, 6})),
+            {"pod_level": True},
+            'pod: u3 cpuset: "6-7" overlaps with default cpuset "0-1,6"',
+        ),
+        (
+            WHOLE,
+            {"pod_level": True, "all_cpus": ALL - {7}},
+            'current set of available CPUs "0-6" doesn\'t match with CPUs in state "0-7"',
         ),
     ],
 )
 def test_a_file_that_differs_has_the_go_kubelets_message(
-    state: CpuState, changed: dict[str, object], message: str
+    state: CpuState, changed: dict[str, object], message: str | None
 ) -> None:
     assert cpu_message(state, **changed) == message
 
@@ -169,6 +177,15 @@ def test_a_memory_file_of_another_policy_or_without_its_nodes() -> None:
     unknown = unknown_nodes(MEMORY, [0, 2])
     assert unknown is not None
     assert unknown.message.endswith("(pod: u, container: a) the memory assignment uses the NUMA that does not exist")
+
+
+def test_the_memory_of_a_whole_pod_needs_the_gate_and_nodes_that_are_there() -> None:
+    whole = replace(MEMORY, pods={"u3": (BLOCK,)})
+    refused = Conflict(NO_GATE, "set PodLevelResourceManagers to true in featureGates")
+    assert memory_conflict(whole, policy="Static", expected=MACHINE) == refused
+    assert memory_conflict(whole, policy="Static", expected=MACHINE, pod_level=True) is None
+    unknown = unknown_nodes(replace(whole, containers={}), [2])
+    assert unknown is not None and "the memory assignment uses the NUMA that does not exist" in unknown.message
 
 
 def test_the_line_names_the_file_and_what_to_do() -> None:

@@ -5,8 +5,13 @@ from typing import Any
 import pytest
 
 from bus import codec
-from bus.messages.podsync import GivenDevices, PodState
-from services.podsync.core.placement.pod_placement import ContainerDevices, ContainerPlacement, PodPlacement
+from bus.messages.podsync import GivenDevices, NumaMemory, PodState
+from services.podsync.core.placement.pod_placement import (
+    ContainerDevices,
+    ContainerPlacement,
+    MemoryBlock,
+    PodPlacement,
+)
 from services.podsync.core.pod.published_items import Published, published
 from services.podsync.core.pod.saved import Saved
 from shared.model.frozen_copy import replace
@@ -125,3 +130,19 @@ def test_the_devices_of_each_container_are_shown_until_its_pod_has_stopped() -> 
     assert shown(replace(running, state=PodState.TERMINATING)).admitted.devices == given
     assert shown(replace(running, state=PodState.TERMINATED)).admitted.devices == {}
     assert shown(replace(running, rejected="UnexpectedAdmissionError")).admitted.devices == {}
+
+
+def test_what_a_pod_has_as_a_whole_is_shown_with_the_cpus_that_its_containers_share() -> None:
+    block = MemoryBlock(nodes=frozenset({1}), kind="memory", size=1 << 30)
+    containers = {
+        "c": ContainerPlacement(cpus=frozenset({2}), memory=(block,)),
+        "helper": ContainerPlacement(pool=frozenset({3, 4})),
+    }
+    placement = PodPlacement(containers=containers, cpus=frozenset({2, 3, 4}), memory=(replace(block, size=1 << 31),))
+    running = replace(RUNNING, placement=placement)
+    admitted = shown(running).admitted
+    assert (admitted.cpus, admitted.pool_cpus, admitted.pod_cpus) == ({"c": "2"}, {"helper": "3-4"}, "2-4")
+    assert admitted.memory == {"c": (NumaMemory(nodes=(1,), kind="memory", size=1 << 30),)}
+    assert admitted.pod_memory == (NumaMemory(nodes=(1,), kind="memory", size=1 << 31),)
+    ended = shown(replace(running, state=PodState.TERMINATED)).admitted
+    assert (ended.pod_cpus, ended.pod_memory, ended.pool_cpus) == ("", (), {})

@@ -17,6 +17,7 @@ from services.podsync.core.placement.pod_placement import (
     PodPlacement,
 )
 from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress
+from services.podsync.core.pod.placement_format import plain_placement, read_placement
 from services.podsync.core.pod.saved import (
     Attempts,
     CrashBackoff,
@@ -148,6 +149,19 @@ def test_the_placement_of_each_container_is_on_disk_in_the_forms_of_the_kernel()
         "helper": {"cpus": "4", "memory": [], "affinity": None},
         "user": {"cpus": "", "memory": [], "affinity": None, "devices": DEVICES},
     }
+
+
+def test_what_a_pod_has_as_a_whole_is_on_disk_under_a_name_that_no_container_has() -> None:
+    block = MemoryBlock(nodes=frozenset({1}), kind="memory", size=1 << 30)
+    containers = {"c": ContainerPlacement(cpus=frozenset({2})), "helper": ContainerPlacement(pool=frozenset({3, 4}))}
+    whole = PodPlacement(containers=containers, cpus=frozenset({2, 3, 4}), memory=(block,))
+    plain = plain_placement(whole)
+    assert plain == {
+        "c": {"cpus": "2", "memory": [], "affinity": None},
+        "helper": {"cpus": "", "memory": [], "affinity": None, "pool": "3-4"},
+        "": {"cpus": "2-4", "memory": [{"nodes": [1], "kind": "memory", "size": 1 << 30}], "affinity": None},
+    }
+    assert read_placement(plain) == whole
 
 
 def test_a_record_of_an_earlier_version_has_no_placement() -> None:

@@ -11,7 +11,7 @@ from services.podsync.core.admission.taken import taken_by
 from services.podsync.core.placement.cpu_policy import CpuOption, CpuSettings
 from services.podsync.core.placement.memory_accounting import MemorySettings
 from services.podsync.core.placement.merging import TopologyPolicy
-from services.podsync.core.placement.placing import NodePlacer, PlacementSettings, TopologySettings
+from services.podsync.core.placement.placing import NodePlacer, PlacementSettings, TopologyScope, TopologySettings
 from services.podsync.core.placement.pod_placement import ContainerPlacement, PodPlacement
 from services.podsync.core.pod.events import CallDone, PodDesired, PodEvicted
 from services.podsync.core.pod.instructions import SetContainerCpus
@@ -291,3 +291,88 @@ class TestInherited:
         play.start()
         play.run()
         assert cpus_of(play, "u1") == "1"
+
+
+class TestPodsWithResourcesOfTheirOwn:
+    """Are placed as a whole with feature gate PodLevelResourceManagers, where the topology manager aligns pods."""
+
+    def a_play(self, **fields: Any) -> Play:
+        topology = TopologySettings(policy=TopologyPolicy.RESTRICTED, scope=TopologyScope.POD)
+        placer = NodePlacer(MACHINE, replace(STATIC, topology=topology, pod_level=True))
+        return Play(facts=replace(a_play().facts, placer=placer), **fields)
+
+    def a_pod(self, uid: str, cpus: int, own: int = 0) -> Pod:
+        """Return a pod of a container with `own` CPUs alone, without one for 0, and one that shares what is left."""
+        amounts = {"cpu": str(own), "memory": "64Mi"}
+        main = [a_container("main", resources={"limits": amounts, "requests": amounts})] if own else []
+        whole = {"cpu": str(cpus), "memory": "128Mi"}
+        return a_pod(uid, uid, containers=[*main, a_container("c")], resources={"limits": whole, "requests": whole})
+
+    def cpus(self, play: Play, uid: str) -> dict[str, str]:
+        """Return the cpusets of the pod's running containers in the runtime."""
+        running = [each for each in play.containers.get(uid, []) if each.state is ContainerState.RUNNING]
+        return {each.name: play.resources[each.id].get("cpuset_cpus", "") for each in running}
+
+    def test_a_part_is_its_containers_alone_and_the_rest_is_the_pods(self) -> None:
+        play = self.a_play()
+        play.want(burstable("u1"))
+        assert cpus_of(play, "u1") == "0-3"
+        play.want(self.a_pod("u2", 3, own=1))
+        assert (cpus_of(play, "u1"), self.cpus(play, "u2")) == ("0", {"main": "1", "c": "2-3"})
+        play.want(burstable("u3"))
+        assert cpus_of(play, "u3") == "0"
+        quotas = {each.name: play.resources[each.id]["cpu_quota"] for each in play.containers["u2"]}
+        assert quotas == {"main": -1, "c": 300_000}
+        play.drop("u2")
+        assert (cpus_of(play, "u1"), cpus_of(play, "u3")) == ("0-3", "0-3")
+
+    def test_no_container_starts_in_the_pool_before_the_others_have_left_it(self) -> None:
+        play = self.a_play()
+        play.want(burstable("u1"))
+        play.hang = {"SetContainerCpus"}
+        play.want(self.a_pod("u2", 2))
+        assert (cpus_of(play, "u1"), self.cpus(play, "u2")) == ("0-3", {})
+        moving = [call for call in play.calls if isinstance(call, SetContainerCpus)][-1]
+        assert (moving.uid, moving.cpus) == ("u1", "0,3")
+        play.resources[moving.container_id]["cpuset_cpus"] = moving.cpus
+        play.handle(CallDone(uid="u1", call=moving, completed_at=play.wall))
+        play.run()
+        assert self.cpus(play, "u2") == {"c": "1-2"}
+
+    def test_a_pod_that_leaves_nothing_to_share_is_rejected(self) -> None:
+        play = self.a_play()
+        play.want(self.a_pod("u1", 2, own=2))
+        assert play.core.tracked["u1"].saved.rejected == "EmptyPodSharedPoolError"
+        play.want(self.a_pod("u2", 3))
+        assert self.cpus(play, "u2") == {"c": "1-3"}
+
+    @pytest.mark.parametrize("step", range(1, 60, 2))
+    def test_a_kill_at_any_step_keeps_what_the_pod_has(self, step: int) -> None:
+        play = self.a_play(listed=True)
+        play.want(burstable("u1"))
+        play.kill_at = play.steps + step
+        changes: list[Callable[[], None]] = [
+            lambda: play.want(self.a_pod("u2", 2, own=1)),
+            lambda: play.want(guaranteed("u3", 1)),
+            lambda: play.want(burstable("u4")),
+        ]
+        for change in changes:
+            change()
+        assert (self.cpus(play, "u2"), cpus_of(play, "u3")) == ({"main": "1", "c": "2"}, "3")
+        assert (cpus_of(play, "u1"), cpus_of(play, "u4")) == ("0", "0")
+
+    @pytest.mark.parametrize(
+        ("pod_level", "wanted", "message"),
+        [
+            (True, "3", 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"'),
+            (True, "2", ""),
+            (False, "3", ""),
+        ],
+    )
+    def test_no_resize_changes_what_the_pod_has_as_a_whole(self, pod_level: bool, wanted: str, message: str) -> None:
+        placer = NodePlacer(MACHINE, replace(STATIC, pod_level=pod_level))
+        facts = MachineFacts(allocatable={"cpu": "8", "memory": "8Gi", "pods": "10"}, placer=placer)
+        view = node_view(None, facts, pressures=(), supplemental_groups_policy=False)
+        before, after = self.a_pod("u1", 2), self.a_pod("u1", int(wanted))
+        verdict = decide_resize(after, before, "Running", view, taken_by((before,)), PodPlacement())
+        assert verdict.message == message
