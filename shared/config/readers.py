@@ -90,7 +90,7 @@ _GATES = {
     "podsync volume": "AtomicWriteVolumeUserFields EmptyDirVolumeMode",
     "podsync status": "VolumeBindMountOptions",
     "bootstrap server": "ContainerCheckpoint",
-    "pleg podsync": "HugepageAwareEviction",
+    "pleg podsync": "GRPCContainerProbeTLS H2CContainerProbe HugepageAwareEviction",
 }
 # Followed by a running service: no restart. `feature_gates` and `document` have rows of their own above.
 FOLLOWED = frozenset(

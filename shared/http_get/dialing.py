@@ -1,24 +1,30 @@
 """Opens TCP connections for probes and hooks, and returns Go's text for the reason why one could not be opened."""
 
 import asyncio
+import functools
 import os
 import socket
 import ssl
 
 _MAX_HEAD_BYTES = 64 * 1024  # bytes a line or head may have
-_context: ssl.SSLContext | None = None
 
 
 class DialError(Exception):
     """No connection was opened; the text is Go's ("dial tcp 10.0.0.1:80: connect: connection refused")."""
 
 
-async def dial(host: str, port: int, *, tls: bool = False) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect; certificates are not verified. The caller sets the timeout, and closes the connection with `abort`.
-    Raises DialError, ssl.SSLError."""
+async def dial(
+    host: str, port: int, *, tls: bool = False, protocols: tuple[str, ...] = ("h2", "http/1.1")
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect; certificates are not verified, and `protocols` are offered in TLS. The caller sets the timeout, and
+    closes the connection with `abort`. Raises DialError, ssl.SSLError."""
     try:
         return await asyncio.open_connection(
-            host, port, limit=_MAX_HEAD_BYTES, ssl=_unverified() if tls else None, server_hostname=host if tls else None
+            host,
+            port,
+            limit=_MAX_HEAD_BYTES,
+            ssl=_unverified(protocols) if tls else None,
+            server_hostname=host if tls else None,
         )
     except ssl.SSLError:
         raise
@@ -44,12 +50,11 @@ def reason(error: Exception) -> str:
     return os.strerror(number).lower() if isinstance(number, int) and number > 0 else str(error).lower()
 
 
-def _unverified() -> ssl.SSLContext:
-    """Return the one context: neither probes nor hooks verify certificates (pods.md 8.4, 10.3)."""
-    global _context  # noqa: PLW0603
-    if _context is None:
-        _context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        _context.check_hostname = False
-        _context.verify_mode = ssl.CERT_NONE
-        _context.set_alpn_protocols(["h2", "http/1.1"])
-    return _context
+@functools.cache
+def _unverified(protocols: tuple[str, ...]) -> ssl.SSLContext:
+    """Return the one context for these protocols: neither probes nor hooks verify certificates (pods.md 8.4, 10.3)."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(list(protocols))
+    return context

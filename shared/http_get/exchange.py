@@ -35,7 +35,7 @@ async def exchange(target: HttpTarget, most: Callable[[ResponseHead], int]) -> t
     reader, writer = await dial(target.host, target.port, tls=target.scheme == "https")
     try:
         tls = writer.get_extra_info("ssl_object")
-        if tls is not None and tls.selected_alpn_protocol() == "h2":
+        if target.prior_http2 if tls is None else tls.selected_alpn_protocol() == "h2":
             return await _exchange_http2(target, most, reader, writer)
         writer.write(target.request())
         answer = AnswerReader(reader)

@@ -28,6 +28,7 @@ class HttpTarget(Struct, frozen=True):
     path: str
     headers: tuple[tuple[str, str], ...]  # Host first, ready to be sent
     explicit_port: bool = True
+    prior_http2: bool = False  # HTTP/2 without TLS, which the server is known to speak
 
     @property
     def address(self) -> str:
@@ -52,14 +53,20 @@ class HttpTarget(Struct, frozen=True):
 
 
 def target_of(
-    scheme: str, host: str, port: int, path: str, headers: tuple[tuple[str, str], ...], user_agent: str
+    scheme: str,
+    host: str,
+    port: int,
+    path: str,
+    headers: tuple[tuple[str, str], ...],
+    user_agent: str,
+    *,
+    prior_http2: bool = False,
 ) -> HttpTarget:
     """Return the first request; `user_agent` is used where `headers` has none. Raises BadRequestError."""
     if scheme not in _PORTS:
         raise BadRequestError(f'unsupported protocol scheme "{scheme}"')
-    return HttpTarget(
-        scheme, host, port, _clean_path(path), _headers(headers, f"{_bracketed(host)}:{port}", user_agent)
-    )
+    sent = _headers(headers, f"{_bracketed(host)}:{port}", user_agent)
+    return HttpTarget(scheme, host, port, _clean_path(path), sent, prior_http2=prior_http2)
 
 
 def redirected(target: HttpTarget, status: int, location: str) -> HttpTarget | None:

@@ -1,5 +1,5 @@
-"""Says which fields of a pod the node runs it without, because their feature gate is off or this agent does not have
-them: one table, repeated in docs/limits.md.
+"""Says which fields of a pod the node runs it without, because their feature gate is off: one table,
+repeated in docs/limits.md.
 
 Knows the pod and the feature gates; not what the runtime can do.
 """
@@ -27,7 +27,6 @@ class GatedField(Struct, frozen=True, kw_only=True):
     shown: str
     paths: tuple[str, ...]
     plain: str = ""
-    built: bool = True  # whether the field counts with its gate
     rejected_since: str = ""  # the first of RELEASES that rejects the pod where the node lacks the feature, "" = none
 
 
@@ -66,14 +65,12 @@ GATED_FIELDS = (
         shown="httpGet.protocol of a probe: HTTP2",
         paths=_of_containers(*(f"{probe}.httpGet.protocol" for probe in _PROBES)),
         plain="HTTP1",
-        built=False,
     ),
     GatedField(
         gate="GRPCContainerProbeTLS",
         shown="grpc.mode of a probe: TLS",
         paths=_of_containers(*(f"{probe}.grpc.mode" for probe in _PROBES)),
         plain="Plaintext",
-        built=False,
     ),
 )
 
@@ -83,7 +80,7 @@ def unheeded_fields(pod: Object, gates: Mapping[str, bool], release: str) -> tup
     them, or is rejected. `gates`: the feature gates with their values; `release`: one of RELEASES."""
     found = []
     for row in GATED_FIELDS:
-        if row.built and gates.get(row.gate):
+        if gates.get(row.gate):
             continue
         for path in row.paths:
             for field, value in _values(pod.get("spec"), "spec", path.split(".")):
@@ -98,14 +95,13 @@ def event_message(found: Iterable[Unsupported]) -> str:
     if not fields:
         return ""
     more = f" and {len(fields) - MAX_NAMED_FIELDS} more" if len(fields) > MAX_NAMED_FIELDS else ""
-    return f"The pod runs without {', '.join(fields[:MAX_NAMED_FIELDS])}{more}: feature gates are off, or not built"
+    return f"The pod runs without {', '.join(fields[:MAX_NAMED_FIELDS])}{more}: their feature gates are off"
 
 
 def _finding(row: GatedField, field: str, release: str) -> Unsupported:
     if row.rejected_since and is_since(release, row.rejected_since):
         return Unsupported(field, Effect.REJECTED, f"needs the feature gate {row.gate}, which is off")
-    why = f"the feature gate {row.gate} is off" if row.built else "this agent does not have it"
-    return Unsupported(field, Effect.WITHOUT, f"the pod runs without it: {why}")
+    return Unsupported(field, Effect.WITHOUT, f"the pod runs without it: the feature gate {row.gate} is off")
 
 
 def _values(value: Any, path: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:

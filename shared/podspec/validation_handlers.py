@@ -54,9 +54,12 @@ def _handler(handler: dict[str, Any], path: str, kinds: tuple[str, ...]) -> list
         errors.append(required(f"{here}.command"))
     if kind in ("httpGet", "tcpSocket", "grpc"):
         errors += _handler_port(action.get("port"), f"{here}.port")
+    if kind == "grpc":
+        errors += one_of(f"{here}.mode", action.get("mode"), ("Plaintext", "TLS"))
     if kind == "httpGet":
         errors += [] if action.get("path") else [required(f"{here}.path")]
         errors += one_of(f"{here}.scheme", action.get("scheme"), ("HTTP", "HTTPS"))
+        errors += one_of(f"{here}.protocol", action.get("protocol"), ("HTTP1", "HTTP2"))
         for index, header in enumerate(action.get("httpHeaders") or ()):
             where, name = f"{here}.httpHeaders[{index}].name", header.get("name") or ""
             if not name:

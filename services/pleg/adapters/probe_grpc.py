@@ -1,4 +1,5 @@
-"""Carries out grpc probes: the standard health check over a new plaintext connection (pods.md 10.3).
+"""Carries out grpc probes: the standard health check over a new connection, in TLS without verification where the
+probe says so (pods.md 10.3).
 Uses h2 and not grpcio's channels: at 110 probes a second on a busy machine a probe takes 1.7 ms of CPU with h2 and
 2.9 ms with grpcio, a difference of 13 % of a core (one probe at a time: 0.95 and 2.6 ms). Memory differs by less than
 1 MiB.
@@ -17,7 +18,7 @@ from shared.time.timestamps import go_duration
 _DIALS = Backoff(initial=1.0, factor=1.6)  # gRPC's own back-off
 
 
-async def probe_grpc(host: str, port: int, service: str, timeout: float) -> Outcome:
+async def probe_grpc(host: str, port: int, service: str, timeout: float, *, tls: bool = False) -> Outcome:
     """Connect and call Check within `timeout` seconds. A server that refuses is dialled again within this time."""
     target, within = address(host, port), go_duration(timeout)
     deadline = asyncio.get_running_loop().time() + timeout
@@ -28,7 +29,7 @@ async def probe_grpc(host: str, port: int, service: str, timeout: float) -> Outc
                 exchange = Exchange()
                 try:
                     left = deadline - asyncio.get_running_loop().time()
-                    await _ask(exchange, host, port, *grpc_health.request(target, service, left))
+                    await _ask(exchange, host, port, *grpc_health.request(target, service, left, tls=tls), tls=tls)
                     return grpc_health.outcome_of(exchange, within)
                 except (DialError, ProtocolError, StreamRefusedError, EOFError, OSError) as error:
                     if isinstance(error, TimeoutError):
@@ -44,10 +45,12 @@ async def probe_grpc(host: str, port: int, service: str, timeout: float) -> Outc
         return Outcome(Verdict.FAILURE, text)
 
 
-async def _ask(exchange: Exchange, host: str, port: int, headers: Headers, body: bytes) -> None:
+async def _ask(exchange: Exchange, host: str, port: int, headers: Headers, body: bytes, *, tls: bool) -> None:
     """Carry out the exchange over a new connection."""
-    reader, writer = await dial(host, port)
+    reader, writer = await dial(host, port, tls=tls, protocols=("h2",))
     try:
+        if tls and writer.get_extra_info("ssl_object").selected_alpn_protocol() != "h2":
+            raise DialError("credentials: cannot check peer: missing selected ALPN property")
         writer.write(exchange.open(headers, body))
         while not exchange.ended:
             data = await reader.read(READ_BYTES)

@@ -27,7 +27,9 @@ async def probe_http(handler: HttpHandler, host: str, port: int, timeout: float)
         return MAX_OUTPUT_BYTES if reading else 0
 
     try:
-        target = target_of(handler.scheme, host, port, handler.path, handler.headers, USER_AGENT)
+        target = target_of(
+            handler.scheme, host, port, handler.path, handler.headers, USER_AGENT, prior_http2=handler.http2
+        )
         url = target.url
         async with asyncio.timeout(timeout):
             for _ in range(MAX_REDIRECTS):

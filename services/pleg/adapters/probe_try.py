@@ -82,8 +82,8 @@ class ProbeRunner:
                 return await probe_http(handler, host or address, port, spec.timeout)
             case TcpHandler(host, int(port)) if host or address:
                 return await probe_tcp(host or address, port, spec.timeout)
-            case GrpcHandler(int(port), service) if address:
-                return await probe_grpc(address, port, service, spec.timeout)
+            case GrpcHandler(int(port), service, tls) if address:
+                return await probe_grpc(address, port, service, spec.timeout, tls=tls)
             case HttpHandler(port=str(problem)) | TcpHandler(port=str(problem)) | GrpcHandler(port=str(problem)):
                 return Outcome(Verdict.ERROR, problem)
             case HttpHandler() | TcpHandler() | GrpcHandler():

@@ -18,7 +18,7 @@ from services.pleg.controllers.probe_metrics import ProbeMetrics
 from services.pleg.core.probe_memory import ProbeMemory
 from services.pleg.core.probe_outcome import Outcome, event_of
 from services.pleg.core.probe_set import Moment, ProbeSet, WorkerKey
-from services.pleg.core.probe_spec import ProbeSpec
+from services.pleg.core.probe_spec import PROBE_GATES, ProbeSpec
 from services.pleg.core.probe_worker import ProbeWorker, Verdict
 from shared.model.probes import ProbeResult
 from shared.model.runtime import RuntimePod
@@ -43,7 +43,8 @@ class Prober:
         self._jitter = iter(random.random, 2.0)  # without end, as no number is 2.0
         self._files = ProbeFiles(Path(context.config.run_dir) / "probes")
         handed_over = self._files.load()
-        self._set = ProbeSet(handed_over)
+        gates = context.config.feature_gates
+        self._set = ProbeSet(handed_over, frozenset(gate for gate in PROBE_GATES if gates.get(gate)))
         self._saved: dict[str, list[ProbeMemory]] = {uid: [*memories] for uid, memories in handed_over.items()}
         self._timers: dict[WorkerKey, tuple[float, asyncio.TimerHandle]] = {}
         self._tasks: dict[WorkerKey, asyncio.Task[None]] = {}

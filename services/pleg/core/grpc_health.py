@@ -46,13 +46,13 @@ _OF_HTTP = {
 _OF_RESET = {3: "ResourceExhausted", 7: "Unavailable", 8: "Canceled", 11: "ResourceExhausted", 12: "PermissionDenied"}
 
 
-def request(address: str, service: str, left: float) -> tuple[Headers, bytes]:
+def request(address: str, service: str, left: float, *, tls: bool = False) -> tuple[Headers, bytes]:
     """Return headers and body of the call for `service` ("" = the server); `left`: seconds until its deadline."""
     name = service.encode("utf-8", "replace")
     message = b"\x0a" + _varint(len(name)) + name if name else b""
     headers: Headers = [
         (":method", "POST"),
-        (":scheme", "http"),
+        (":scheme", "https" if tls else "http"),
         (":path", "/grpc.health.v1.Health/Check"),
         (":authority", address),
         ("content-type", "application/grpc"),

@@ -57,9 +57,13 @@ class _Pod:
 
 
 class ProbeSet:
-    """Has the probes of all pods. `results`: the content of the stream, by container id."""
+    """Has the probes of all pods. `results`: the content of the stream, by container id; `gates`: those of
+    PROBE_GATES that are on."""
 
-    def __init__(self, handed_over: Mapping[str, Sequence[ProbeMemory]] | None = None) -> None:
+    def __init__(
+        self, handed_over: Mapping[str, Sequence[ProbeMemory]] | None = None, gates: frozenset[str] = frozenset()
+    ) -> None:
+        self._gates = gates
         self._handed_over = dict(handed_over or {})  # pod UID -> what an earlier process counted
         self._pods: dict[str, _Pod] = {}
         self._listed = False
@@ -115,7 +119,7 @@ class ProbeSet:
             if not pod.made:
                 pod.made = True
                 memories = {(m.container, m.kind): m for m in self._handed_over.pop(uid, ())}
-                for spec in probes_of({"spec": probes.spec}):
+                for spec in probes_of({"spec": probes.spec}, self._gates):
                     key = WorkerKey(uid, spec.container, spec.kind)
                     own = memories.get((spec.container, spec.kind.value))
                     pod.workers[key] = ProbeWorker(spec, deletion_requested=probes.deletion_requested, handed_over=own)

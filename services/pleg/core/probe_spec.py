@@ -14,6 +14,7 @@ from shared.podspec.resources import is_sidecar
 from shared.version import KUBERNETES_VERSION
 
 USER_AGENT = f"kube-probe/{KUBERNETES_VERSION}"
+_H2C, _GRPC_TLS = PROBE_GATES = ("H2CContainerProbe", "GRPCContainerProbeTLS")
 
 
 class ProbeKind(StrEnum):
@@ -43,6 +44,7 @@ class HttpHandler(Struct, frozen=True):
     port: int | str
     path: str
     headers: tuple[tuple[str, str], ...] = ()
+    http2: bool = False  # HTTP/2 without TLS
 
 
 class TcpHandler(Struct, frozen=True):
@@ -57,6 +59,7 @@ class GrpcHandler(Struct, frozen=True):
 
     port: int | str
     service: str
+    tls: bool = False
 
 
 Handler = ExecHandler | HttpHandler | TcpHandler | GrpcHandler
@@ -81,8 +84,9 @@ class ProbeSpec(Struct, frozen=True, kw_only=True):
         return f"spec.{'initContainers' if self.sidecar else 'containers'}{{{self.container}}}"
 
 
-def probes_of(pod: Object) -> Iterator[ProbeSpec]:
-    """Yield the probes of regular containers and sidecars; a value that is no probe is left out."""
+def probes_of(pod: Object, gates: frozenset[str] = frozenset()) -> Iterator[ProbeSpec]:
+    """Yield the probes of regular containers and sidecars; a value that is no probe is left out. `gates`: those of
+    PROBE_GATES that are on in `feature_gates`; the field of another one counts for nothing."""
     spec = _mapping(pod.get("spec"))
     regular = [(container, False) for container in _mappings(spec.get("containers"))]
     # The commands of all probes of a pod together are bounded, because they are kept as long as the pod.
@@ -99,7 +103,7 @@ def probes_of(pod: Object) -> Iterator[ProbeSpec]:
                     kind=kind,
                     container=name,
                     sidecar=sidecar,
-                    handler=_handler(probe, container, space),
+                    handler=_handler(probe, container, space, gates),
                     initial_delay=_number(probe, "initialDelaySeconds", 0, minimum=0),
                     period=_number(probe, "periodSeconds", 10),
                     timeout=_number(probe, "timeoutSeconds", 1),
@@ -108,7 +112,9 @@ def probes_of(pod: Object) -> Iterator[ProbeSpec]:
                 )
 
 
-def _handler(probe: Mapping[str, Any], container: Mapping[str, Any], space: ExecSpace) -> Handler | None:
+def _handler(
+    probe: Mapping[str, Any], container: Mapping[str, Any], space: ExecSpace, gates: frozenset[str]
+) -> Handler | None:
     if isinstance(action := probe.get("exec"), dict):
         return ExecHandler(_command(action.get("command"), container, space))
     if isinstance(action := probe.get("httpGet"), dict):
@@ -121,11 +127,13 @@ def _handler(probe: Mapping[str, Any], container: Mapping[str, Any], space: Exec
                 (str(header.get("name") or ""), str(header.get("value") or ""))
                 for header in _mappings(action.get("httpHeaders"))
             ),
+            http2=_H2C in gates and action.get("protocol") == "HTTP2",
         )
     if isinstance(action := probe.get("tcpSocket"), dict):
         return TcpHandler(host=str(action.get("host") or ""), port=container_port(action.get("port"), container))
     if isinstance(action := probe.get("grpc"), dict):
-        return GrpcHandler(port=container_port(action.get("port"), {}), service=str(action.get("service") or ""))
+        tls = _GRPC_TLS in gates and action.get("mode") == "TLS"
+        return GrpcHandler(container_port(action.get("port"), {}), str(action.get("service") or ""), tls)
     return None
 
 

@@ -20,8 +20,15 @@ from shared.host.selinux import selinux_enabled
 from shared.model.frozen_copy import replace
 
 _MAX_RESOLV_CONF_BYTES = 10 << 20  # the rest of a larger file is not read
-# Those of `shared/podspec/gated.py` that have an effect.
-_FIELD_GATES = ("AtomicWriteVolumeUserFields", "ContainerStopSignals", "EmptyDirVolumeMode", "VolumeBindMountOptions")
+# Those of `shared/podspec/gated.py`.
+_FIELD_GATES = (
+    "AtomicWriteVolumeUserFields",
+    "ContainerStopSignals",
+    "EmptyDirVolumeMode",
+    "GRPCContainerProbeTLS",
+    "H2CContainerProbe",
+    "VolumeBindMountOptions",
+)
 _SIZES = {2048: "2MB", 1048576: "1GB", 64: "64KB", 32768: "32MB", 16384: "16MB", 512: "512KB"}
 
 

@@ -4,12 +4,14 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
 
+from services.bootstrap.adapters.serving_pair import make_self_signed
 from services.pleg.adapters.probe_grpc import probe_grpc
 from services.pleg.core.grpc_health import outcome_of
 from services.pleg.core.probe_worker import Verdict
@@ -50,12 +52,16 @@ class Health:
 
 
 @asynccontextmanager
-async def serving(health: Health | None) -> AsyncIterator[int]:
+async def serving(health: Health | None, pair: tuple[bytes, bytes] | None = None) -> AsyncIterator[int]:
+    """`pair`: certificate and key of a server with TLS."""
     server = grpc.aio.server()
     if health is not None:
         handler = {"Check": grpc.unary_unary_rpc_method_handler(health.check)}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("grpc.health.v1.Health", handler),))
-    port = server.add_insecure_port(f"{HOST}:0")
+    if pair is None:
+        port = server.add_insecure_port(f"{HOST}:0")
+    else:
+        port = server.add_secure_port(f"{HOST}:0", grpc.ssl_server_credentials([(pair[1], pair[0])]))
     await server.start()
     try:
         yield port
@@ -188,3 +194,20 @@ def test_a_status_that_is_no_code() -> None:
     assert "server closed the stream without sending trailers" in outcome_of(exchange, "1s").output
     exchange.trailers = {"grpc-status": "77", "grpc-message": "%41"}
     assert outcome_of(exchange, "1s").output.endswith("rpc error: code = Code(77) desc = A")
+
+
+async def test_a_server_with_tls_is_asked_without_verification() -> None:
+    health, pair = Health(), make_self_signed("of-no-one", datetime.now(UTC))
+    async with serving(health, pair) as port:
+        outcome = await probe_grpc(HOST, port, "db", WAIT_SECONDS, tls=True)
+    assert (outcome.verdict, outcome.output) == (Verdict.SUCCESS, "service healthy")
+    assert [request for request, _ in health.asked] == [b"\x0a\x02db"]
+
+
+async def test_a_server_without_tls_is_not_reached_in_it() -> None:
+    async with serving(Health()) as port:
+        outcome = await probe_grpc(HOST, port, "", 1.0, tls=True)
+    assert outcome.verdict is Verdict.FAILURE
+    target = f"{HOST}:{port}"
+    text = f'timeout: failed to connect service "{target}" within 1s: context deadline exceeded'
+    assert outcome.output == text

@@ -37,12 +37,15 @@ def answer(status: str, *frames: bytes, **headers: str) -> bytes:
 
 
 @asynccontextmanager
-async def serving(tls: ssl.SSLContext, *answers: bytes) -> AsyncIterator[tuple[int, list[dict[str, str]]]]:
+async def serving(tls: ssl.SSLContext | None, *answers: bytes) -> AsyncIterator[tuple[int, list[dict[str, str]]]]:
     """One answer per connection. (port, the headers of the requests)"""
     asked: list[dict[str, str]] = []
-    left = list(answers)
+    left, handlers = list(answers), asyncio.TaskGroup()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await handlers.create_task(answered(reader, writer))
+
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             await reader.readexactly(24)
             while True:
@@ -55,8 +58,9 @@ async def serving(tls: ssl.SSLContext, *answers: bytes) -> AsyncIterator[tuple[i
             await writer.drain()
             await reader.read()
         writer.transport.abort()
+        await asyncio.sleep(0)  # the transport closes its socket in the next turn
 
-    async with await asyncio.start_server(connected, HOST, 0, ssl=tls) as server:
+    async with handlers, await asyncio.start_server(connected, HOST, 0, ssl=tls) as server:
         yield server.sockets[0].getsockname()[1], asked
 
 
@@ -118,3 +122,11 @@ async def test_a_body_that_breaks_off_is_no_verdict(tls: ssl.SSLContext) -> None
     async with serving(tls, answer("200", reset)) as (port, _):
         problem = "stream terminated by RST_STREAM with error code: CANCEL"
         assert await get(port) == Outcome(Verdict.ERROR, problem, "failure")
+
+
+async def test_a_server_that_speaks_http_2_without_tls_is_asked_in_it() -> None:
+    body = frame(Frame.DATA, END_STREAM, b"fine")
+    async with serving(None, answer("302", location="/there"), answer("200", body)) as (port, asked):
+        handler = HttpHandler("http", "", port, "/x", http2=True)
+        assert await probe_http(handler, HOST, port, WAIT_SECONDS) == Outcome(Verdict.SUCCESS, "fine")
+    assert [(fields[":scheme"], fields[":path"]) for fields in asked] == [("http", "/x"), ("http", "/there")]

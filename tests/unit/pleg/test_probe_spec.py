@@ -75,6 +75,29 @@ def test_a_grpc_handler() -> None:
     assert probe({"grpc": {"port": 0}}).handler == GrpcHandler("invalid port number: 0", "")
 
 
+def test_http_2_and_tls_count_with_their_feature_gates() -> None:
+    pod = {
+        "spec": {
+            "containers": [
+                {
+                    "name": "c",
+                    "livenessProbe": {"httpGet": {"port": 1, "protocol": "HTTP2"}},
+                    "readinessProbe": {"grpc": {"port": 2, "mode": "TLS"}},
+                    "startupProbe": {"httpGet": {"port": 3, "protocol": "HTTP1"}},
+                }
+            ]
+        }
+    }
+
+    def found(*gates: str) -> list[Any]:
+        return [spec.handler for spec in probes_of(pod, frozenset(gates))]
+
+    plain = [HttpHandler("http", "", 1, ""), GrpcHandler(2, ""), HttpHandler("http", "", 3, "")]
+    assert found() == plain
+    assert found("H2CContainerProbe") == [HttpHandler("http", "", 1, "", http2=True), *plain[1:]]
+    assert found("GRPCContainerProbeTLS") == [plain[0], GrpcHandler(2, "", tls=True), plain[2]]
+
+
 def test_a_probe_without_a_handler_is_one_that_cannot_be_tried() -> None:
     assert probe({"periodSeconds": 5}).handler is None
 

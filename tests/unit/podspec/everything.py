@@ -37,6 +37,7 @@ _HTTP = {
     "port": "web",
     "host": "localhost",
     "scheme": "HTTPS",
+    "protocol": "HTTP1",
     "httpHeaders": [{"name": "X-A", "value": "b"}],
 }
 _PROBE = {
@@ -83,10 +84,11 @@ def everything() -> Object:
             {"name": "empty", "mountPath": "/e", "readOnly": True, "recursiveReadOnly": "IfPossible", "subPath": "a/b"},
             {"name": "host", "mountPath": "/h", "subPathExpr": "$(A)", "mountPropagation": "HostToContainer"},
             {"name": "image", "mountPath": "/i", "subPath": "bin"},
+            {"name": "empty", "mountPath": "/b", "bindMountOptions": ["noexec", "nodev"]},
         ],
         "livenessProbe": {**_PROBE, "httpGet": _HTTP, "terminationGracePeriodSeconds": 5},
         "readinessProbe": {**_PROBE, "tcpSocket": {"port": 80, "host": "localhost"}},
-        "startupProbe": {**_PROBE, "grpc": {"port": 80, "service": "s"}},
+        "startupProbe": {**_PROBE, "grpc": {"port": 80, "service": "s", "mode": "TLS"}},
         "lifecycle": {
             "postStart": {"exec": {"command": ["true"]}},
             "preStop": {"sleep": {"seconds": 1}},

@@ -45,21 +45,22 @@ FIELDS = [
     "spec.volumes[1].configMap.items[1].user",
     "spec.volumes[2].projected.sources[0].serviceAccountToken.user",
     "spec.containers[0].lifecycle.stopSignal",
+    "spec.containers[0].readinessProbe.httpGet.protocol",
+    "spec.initContainers[0].startupProbe.grpc.mode",
 ]
-NOT_BUILT = ["spec.containers[0].readinessProbe.httpGet.protocol", "spec.initContainers[0].startupProbe.grpc.mode"]
 
 
 def test_each_field_whose_gate_is_off_is_named_with_its_place() -> None:
     pod = every_field()
     assert type_errors(pod) == []
     found = unheeded_fields(pod, ALL_OFF, "1.36")
-    assert [one.field for one in found] == FIELDS + NOT_BUILT
+    assert [one.field for one in found] == FIELDS
     assert {one.effect for one in found} == {Effect.WITHOUT}
     assert found[2].consequence == "the pod runs without it: the feature gate EmptyDirVolumeMode is off"
 
 
-def test_with_its_gate_a_field_counts_where_this_agent_has_it() -> None:
-    assert [one.field for one in unheeded_fields(every_field(), ALL_ON, "1.37")] == NOT_BUILT
+def test_with_its_gate_a_field_counts() -> None:
+    assert unheeded_fields(every_field(), ALL_ON, "1.37") == ()
 
 
 @pytest.mark.parametrize("gates", [ALL_OFF, dict(gates_of("1.37"))])
@@ -100,9 +101,9 @@ def test_an_admitted_pod_has_one_event_that_names_some_of_the_fields() -> None:
     play.run()
     play.start()
     play.run()
-    more = len(FIELDS + NOT_BUILT) - MAX_NAMED_FIELDS
+    more = len(FIELDS) - MAX_NAMED_FIELDS
     named = f"{', '.join(FIELDS[:MAX_NAMED_FIELDS])} and {more} more"
-    text = f"The pod runs without {named}: feature gates are off, or not built"
+    text = f"The pod runs without {named}: their feature gates are off"
     assert [event for event in play.events if "Gate" in event] == [f"Warning FeatureGateDisabled: {text}"]
 
 
@@ -111,7 +112,7 @@ def test_a_pod_without_such_fields_has_no_event() -> None:
 
 
 def test_podsync_reads_each_gate_of_the_table() -> None:
-    gates = {row.gate for row in GATED_FIELDS if row.built}
+    gates = {row.gate for row in GATED_FIELDS}
     assert set(node_facts_reader._FIELD_GATES) == gates <= EVERY_GATE
     assert all("podsync" in GATE_READERS[gate] for gate in gates)
 
@@ -120,6 +121,4 @@ def test_the_page_repeats_the_table() -> None:
     part = text_of("docs/limits.md").partition("## Fields that a pod runs without")[2].partition("\n## ")[0]
     rows = [line.strip("|").split("|") for line in part.splitlines() if line.startswith("| ")][1:]
     shown = [(row[0].strip().replace("`", ""), row[1].strip().strip("`")) for row in rows]
-    assert shown == [
-        (row.shown, row.gate if row.built else f"{row.gate}`, which has no effect yet") for row in GATED_FIELDS
-    ]
+    assert shown == [(row.shown, row.gate) for row in GATED_FIELDS]

@@ -35,6 +35,13 @@ FIELD, RESOURCE = {"fieldPath": "metadata.name"}, {"resource": "limits.cpu"}
         (env(), "env[0].valueFrom", "Invalid value"),
         (env(fieldRef=FIELD, resourceFieldRef=RESOURCE), "env[0].valueFrom", "Invalid value"),
         (env(fieldRef={}), "env[0].valueFrom.fieldRef.fieldPath", "Required value"),
+        (mount(bindMountOptions=["nodev", "exec"]), "volumeMounts[0].bindMountOptions[1]", "Unsupported value"),
+        (
+            {"livenessProbe": {"httpGet": {"port": 1, "protocol": "H2C"}}},
+            "livenessProbe.httpGet.protocol",
+            "Unsupported value",
+        ),
+        ({"livenessProbe": {"grpc": {"port": 1, "mode": "tls"}}}, "livenessProbe.grpc.mode", "Unsupported value"),
         (env(fieldRef={"fieldPath": "x"}), "env[0].valueFrom.fieldRef.fieldPath", "Invalid value"),
         (env(resourceFieldRef={}), "env[0].valueFrom.resourceFieldRef.resource", "Required value"),
         (env(resourceFieldRef={"resource": "cpu"}), "env[0].valueFrom.resourceFieldRef.resource", "Invalid value"),
