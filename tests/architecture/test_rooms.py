@@ -35,6 +35,7 @@ WHO_MAY_IMPORT = {
         "services/bootstrap/adapters/",
         "services/cli/agent/certificates.py",
         "services/volume/adapters/certificate_keys.py",
+        "shared/files/sealed_record.py",
     ),
     "aiohappyeyeballs": ("shared/kube/dialing.py",),
     "aiohttp": (
