@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from shared.config.effective import EmbeddedContainerd
+from shared.config.effective import DEFAULT_RECORD_BYTES, EmbeddedContainerd
 from shared.config.embedded import REGISTRY_CONFIG_PATH
 from shared.config.field_table import FIELDS
 from shared.config.fields import Field, FlagKind
@@ -15,6 +15,7 @@ from shared.config.flag_table import FLAGS, REMOVED_FLAGS, WINDOWS_FLAGS, Flag
 from shared.config.flag_text import value_text
 from shared.config.gate_releases import gates_of
 from shared.config.gate_table import GATES, Declared, Gate
+from shared.config.own_document import MAX_RECORD_BYTES, MIN_RECORD_BYTES
 from shared.config.readers import GATE_READERS
 from shared.model.device_action import DEVICE_ACTION_ANNOTATION
 from shared.model.schema import ListOf, MapOf, Scalar, Schema
@@ -66,6 +67,29 @@ _DEVICES = """\
 
 Keys of the same `BulkheadConfiguration`, with and without a containerd of its own.
 """
+_OFFLINE = """\
+## Starts without a control plane
+
+Keys of the same `BulkheadConfiguration`, with and without a containerd of its own; only a node in a cluster uses them.
+[Starts without a control plane](operations.md#starts-without-a-control-plane) says what they do,
+[security](security.md#records-for-a-start-without-a-control-plane) what is on the disk then.
+"""
+OFFLINE = (
+    ("`enabled`", "`false`", "keep the pods of the node, and what they need, in encrypted records"),
+    (
+        "`maxAge`",
+        "`168h`",
+        "a record that the API server has not confirmed for longer is not used; at least 60s",
+    ),
+    (
+        "`maxBytes`",
+        f"`{DEFAULT_RECORD_BYTES}`",
+        (
+            "limit on the pods and objects, and on the tokens; what exceeds it is left out, pods of low priority "
+            f"first; from {MIN_RECORD_BYTES} to {MAX_RECORD_BYTES}"
+        ),
+    ),
+)
 _RELEASE = """\
 ## The release of Kubernetes
 
@@ -177,6 +201,8 @@ def page() -> str:
         _table(("key below `embeddedContainerd`", "default", "meaning"), CONTAINERD),
         _DEVICES,
         _table(("key", "default", "meaning"), DEVICES),
+        _OFFLINE,
+        _table(("key below `offlinePods`", "default", "meaning"), OFFLINE),
         _RELEASE,
         _table(("key", "default", "meaning"), RELEASE),
         _FLAGS,

@@ -20,6 +20,9 @@ class DesiredPod(Struct, frozen=True, kw_only=True):
     # the raw Pod, defaulted, with its `kubernetes.io/config.*` annotations; from the API with the status that it had
     # when this was put or the snapshot was made (the newest is on `pods.api_status`)
     pod: dict[str, Any]
+    # RFC 3339: the pod is from the record of this moment, because the API server has not answered since the start of
+    # sources (`offlinePods`); "" = its source has it
+    recorded: str = ""
 
 
 class ApiPodStatus(Struct, frozen=True, kw_only=True):

@@ -36,7 +36,9 @@ class PodRow(Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     uid: str
-    source: str  # file | http | api | runtime (only the runtime knows the pod)
+    source: (
+        str  # file | http | api | record (the API server does not answer) | runtime (only the runtime knows the pod)
+    )
     state: str
     ready: int
     containers: int
@@ -71,7 +73,7 @@ def pod_row(facts: PodFacts) -> PodRow:
         namespace=str(named[0].get("namespace") or "default") if named else "",
         name=str(named[0]["name"]) if named else facts.uid,
         uid=facts.uid,
-        source=str(facts.desired.get("source") or facts.admitted.get("source") or "runtime"),
+        source=_source(facts),
         state=state,
         ready=ready,
         containers=len(spec.get("containers") or statuses),
@@ -81,6 +83,14 @@ def pod_row(facts: PodFacts) -> PodRow:
         waits_for=waits_for,
         container_names=tuple(container_names(facts)),
     )
+
+
+def _source(facts: PodFacts) -> str:
+    """Return where the pod is from. One from the record of `offlinePods` is marked: the API server has not confirmed
+    it."""
+    if facts.desired.get("recorded"):
+        return "record"
+    return str(facts.desired.get("source") or facts.admitted.get("source") or "runtime")
 
 
 def one_line(text: Any) -> str:

@@ -35,23 +35,29 @@ Answers
     takes, lists and removes applied objects, and answers when the file is on disk.
 
 Persists
-    One record per manifest file under `<root dir>/sources/manifests/`: the pod last published from it, with the moment
-    it was first seen and the path that its UID is made from: that of its first file, while its content stays. One
-    record of the pods of the URL under `<root dir>/sources/url/`. One record for all API pods under `<root
-    dir>/sources/pods/`: when each was first seen, and the resourceVersion up to which they were read when something of
-    them was published last. What was applied is one file for each object under `<root
-    dir>/bulkhead/manifests/`. Written before the pod is published; a file's is removed after its removal is published.
-    Nothing else of the API server is kept on disk, least of all a Secret.
+    One record per manifest file under `<root dir>/sources/manifests/`: the pod last published from it, with the
+    moment it was first seen and the path that its UID is made from: that of its first file, while its content
+    stays. One record of the pods of the URL under `<root dir>/sources/url/`. One record for all API pods under
+    `<root dir>/sources/pods/`: when each was first seen, and the resourceVersion up to which they were read when
+    something of them was published last. What was applied is one file for each object under `<root
+    dir>/bulkhead/manifests/`. Written before the pod is published; a file's is removed after its removal is
+    published. Nothing else of the API server is kept on disk, least of all a Secret, unless `offlinePods` is
+    enabled: then our Node, the API pods, and the answers about objects that they need, are in one encrypted record
+    under `<root dir>/bulkhead/offline/pods/`, some seconds after they were published. Without the setting, what an
+    earlier configuration has left there is removed.
 
 On restart
-    The records are read, then the path, the URL and the API server. The pods of the URL's record are published at once
-    and stay until the URL gives a good document; without a record the set is complete only after that. An unchanged
-    file or object gives the same pod with the same first-seen time, so that no sandbox changes; a file that is broken
-    at that moment gives the pod of its record; a record whose file is gone is dropped, and its pod is not in the
-    complete new set. While the API server cannot be reached, static pods are published, but no stream is complete, so
-    no process ends a pod. Killed between record and publish: the record is ahead, the next look publishes the same
-    pod. Killed after an applied file was written and before the answer: the file counts, and the repeated request
-    changes nothing. Watches begin with a new list, that of the pods not older than the record: an API server that is
-    behind is waited for, or read past its cache, and brings back neither a pod that is gone nor an older spec. Where
-    the store was restored meanwhile, the Node's list or the refused version shows it, and the newest state counts.
+    The records are read, then the path, the URL and the API server. The pods of the URL's record are published at
+    once and stay until the URL gives a good document; without a record the set is complete only after that. An
+    unchanged file or object gives the same pod with the same first-seen time, so that no sandbox changes; a file
+    that is broken at that moment gives the pod of its record; a record whose file is gone is dropped, and its pod
+    is not in the complete new set. While the API server cannot be reached, static pods are published, but no stream
+    is complete, so no process ends a pod. With `offlinePods` and a record, an API server that has not answered for
+    5 s has the Node and the pods of the record published, marked as such, and requests answered from it, until it
+    has listed the pods; no stream is complete before. Killed before a save: the record is older. Killed between
+    record and publish: the record is ahead, the next look publishes the same pod. Killed after an applied file was
+    written and before the answer: the file counts, and the repeated request changes nothing. Watches begin with a
+    new list, that of the pods not older than the record: an API server that is behind is waited for, or read past
+    its cache, and brings back neither a pod that is gone nor an older spec. Where the store was restored meanwhile,
+    the Node's list or the refused version shows it, and the newest state counts.
 """

@@ -15,6 +15,7 @@ from services.sources.controllers.apply_endpoint import ApplyEndpoint
 from services.sources.controllers.cluster import Cluster
 from services.sources.controllers.desired_set import DesiredSet
 from services.sources.controllers.object_requests import ObjectRequests
+from services.sources.controllers.offline_pods import remove_records
 from services.sources.controllers.progress import Progress
 from services.sources.controllers.static_pods import StaticPods
 from services.sources.controllers.troubles import Troubles
@@ -62,10 +63,11 @@ class Sources:
 
     def __init__(self, context: Context, clients: Clients | None) -> None:
         config, bus, clock = context.config, context.bus, context.clock
+        self._config = config
         events = EventRecorder(bus.own(events_of("sources")), clock)
         node, mirrors = bus.own(NODE_OBJECT), bus.own(PODS_MIRRORS)
         changed = bus.own(OBJECTS_CHANGED)
-        troubles = Troubles(bus)
+        self._troubles = troubles = Troubles(bus)
         applied = None
         if clients is None:
             applied = AppliedObjects(str(Path(config.root_dir) / DIRECTORY), changed)
@@ -81,7 +83,7 @@ class Sources:
         cluster: Cluster | None = None
         if clients is not None:
             cluster = Cluster(
-                config, clients, bus, clock, desired, troubles, node=node, mirrors=mirrors, changed=changed
+                config, clients, bus, clock, desired, troubles, events, node=node, mirrors=mirrors, changed=changed
             )
         ObjectRequests(bus, cluster, applied)
         sources = [source for source in (static, url, cluster) if source is not None]
@@ -92,6 +94,8 @@ class Sources:
 
     async def run(self) -> None:
         """Publish the pods of the sources now and at every change. An error of one part ends all of them."""
+        if self._config.offline_pods is None:
+            await remove_records(self._config, self._troubles)
         async with asyncio.TaskGroup() as running:
             for part in self._parts:
                 running.create_task(part.run())

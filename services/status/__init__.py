@@ -16,7 +16,8 @@ Follows
     `plugins.registered`, `volumes.in_use`, every `events/<service>`, and all beats.
 
 Answers
-    ReviewToken, ReviewAccess, RequestToken, RequestPodCertificate, PatchClaimStatus: with the answer of the API server.
+    ReviewToken, ReviewAccess, RequestToken, RequestPodCertificate, PatchClaimStatus: with the answer of the API server;
+    RequestToken with the token of the record, for a pod that sources has from its record.
 
 Persists
     `<root dir>/status/`: the node's conditions as last published, saved before they are published, for their
@@ -24,6 +25,8 @@ Persists
     `bulkhead explain node` shows and nothing decides by. And of the present start of the agent, named by its
     supervisord: that it was recorded, that the Node was registered, whether the Node was cordoned; and which foreign
     allocatable this agent set.
+    With `offlinePods` the tokens issued for pods of this node, encrypted, in `<root dir>/bulkhead/offline/tokens/`,
+    some seconds after they were issued; that of a pod that is gone is removed.
     `<run dir>/events/recorded.json`: which events have been recorded, and how often each kind as which object;
     without it some are sent again, and what the streams no longer show is counted from one.
 

@@ -96,7 +96,7 @@ class Status:
         events = EventIntake(context, sink)
         records = Checkpoint(Path(self._config.root_dir, "status"), Path(self._config.run_dir, "status"))
         self.node_conditions = conditions = NodeConditionEvaluator(context, records, events.record_node_event)
-        Reviews(context, clients)
+        reviews = Reviews(context, clients)
         ClaimStatuses(context, clients)
         self._parts: dict[str, Callable[[], Awaitable[None]]] = {"node conditions": conditions.run}
         systemd = Systemd(context, supervisor_process())
@@ -134,6 +134,8 @@ class Status:
             on_uid=owned_by,
             chance=chance,
         )
+        if reviews.offline is not None:
+            self._parts["offline tokens"] = reviews.offline.run
         self._are_written += [lambda: node.is_written, lambda: pods.is_written]
         self._parts |= {"lease": lease.run, "node": node.run, "pods": pods.run}
         self._parts |= {"events": sink.run, "CSINode": csi_node.run, "ResourceSlices": slices.run}

@@ -8,6 +8,8 @@ Durations are seconds, sizes bytes. It holds only what a service uses; the whole
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from shared.model.config_source import ConfigSource
 from shared.version import KUBERNETES_VERSION
 
@@ -55,6 +57,17 @@ class CredentialProvider:
     requires_account: bool = False
     required_annotations: tuple[str, ...] = ()
     optional_annotations: tuple[str, ...] = ()
+
+
+DEFAULT_RECORD_AGE_SECONDS = 168 * 3600.0
+DEFAULT_RECORD_BYTES = 16 << 20
+
+
+class OfflinePods(Struct, frozen=True, kw_only=True):
+    """The encrypted records from which pods start where the API server does not answer after a start."""
+
+    max_age: float = DEFAULT_RECORD_AGE_SECONDS  # since the API server last confirmed the record
+    max_bytes: int = DEFAULT_RECORD_BYTES  # of the pods and objects, and of the tokens, each before encryption
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +246,7 @@ class EffectiveConfig:
     device_plugin_wait: float = 300.0  # seconds for which a new pod waits for a device plugin that is away
     device_unhealthy_action: str = "None"  # a `DeviceAction`
     emulated_version: str = KUBERNETES_VERSION  # one of RELEASES: the Kubernetes release whose behaviour is kept
+    offline_pods: OfflinePods | None = None  # None = nothing of the API server's pods and Secrets is kept on disk
     document: dict[str, Any] = field(default_factory=dict)
     given_flags: dict[str, str] = field(default_factory=dict)  # flag -> its text; of secrets `CLASSIFIED`
 

@@ -117,6 +117,7 @@ BULKHEAD_CONFIGURATION: dict[str, Schema] = {
     "devicePluginWait": Scalar.DURATION,
     "deviceUnhealthyAction": S,
     "emulatedVersion": S,
+    "offlinePods": {"enabled": B, "maxAge": Scalar.DURATION, "maxBytes": Scalar.INT64},
 }  # fmt: skip
 
 # Paths given relative to the directory of the configuration file (config.md 2.1).

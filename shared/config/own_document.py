@@ -8,6 +8,7 @@ from shared.agent.places import AgentPaths
 from shared.config.decoding import decode
 from shared.config.document import Document
 from shared.config.durations import parse_duration
+from shared.config.effective import DEFAULT_RECORD_AGE_SECONDS, DEFAULT_RECORD_BYTES, OfflinePods
 from shared.config.embedded import embedded_containerd
 from shared.config.fields import BULKHEAD_CONFIGURATION
 from shared.config.findings import ERROR, Findings
@@ -18,6 +19,9 @@ DEVICE_PLUGIN_WAIT = "devicePluginWait"
 DEVICE_UNHEALTHY_ACTION = "deviceUnhealthyAction"
 EMULATED_VERSION = "emulatedVersion"
 MAX_PLUGIN_WAIT_SECONDS = 24 * 3600
+OFFLINE_PODS = "offlinePods"
+MIN_RECORD_AGE_SECONDS = 60
+MIN_RECORD_BYTES, MAX_RECORD_BYTES = 64 << 10, 256 << 20
 
 
 def own_document(extension: Document | None, file: str, places: AgentPaths, findings: Findings) -> dict[str, Any]:
@@ -47,5 +51,19 @@ def own_document(extension: Document | None, file: str, places: AgentPaths, find
             what = f'is "{version}", must be {", ".join(RELEASES)}'
             own.add(EMULATED_VERSION, what, f'choose one of them, or leave it out for "{KUBERNETES_VERSION}"')
         fields["emulated_version"] = version
+        fields["offline_pods"] = _offline_pods(given.get(OFFLINE_PODS, {}), own)
     findings.include(own)
     return {} if own.lines else fields
+
+
+def _offline_pods(given: dict[str, Any], findings: Findings) -> OfflinePods | None:
+    """Return the settings of the section, None where it is not enabled."""
+    age = parse_duration(given["maxAge"]) if "maxAge" in given else DEFAULT_RECORD_AGE_SECONDS
+    if age < MIN_RECORD_AGE_SECONDS:
+        what = f'is "{given["maxAge"]}", must be at least {MIN_RECORD_AGE_SECONDS}s'
+        findings.add(f"{OFFLINE_PODS}.maxAge", what, "change it")
+    size = given.get("maxBytes", DEFAULT_RECORD_BYTES)
+    if not MIN_RECORD_BYTES <= size <= MAX_RECORD_BYTES:
+        what = f"is {size}, must be from {MIN_RECORD_BYTES} to {MAX_RECORD_BYTES}"
+        findings.add(f"{OFFLINE_PODS}.maxBytes", what, "change it")
+    return OfflinePods(max_age=age, max_bytes=size) if given.get("enabled", False) else None

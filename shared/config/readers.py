@@ -64,7 +64,7 @@ _FIELDS = {
         "max_pods node_ips node_labels register_with_taints shutdown_grace_period "
         "shutdown_grace_period_by_pod_priority shutdown_grace_period_critical_pods"
     ),
-    "sources status": "kube_api_burst kube_api_qps",
+    "sources status": "kube_api_burst kube_api_qps offline_pods",
     "status server": "enable_server port",
     "volume status": "controller_attach_detach",
     "pleg podsync server": "container_runtime_endpoint image_service_endpoint runtime_request_timeout",
@@ -120,6 +120,7 @@ _FLAGS = {
     "device_plugin_wait": "devicePluginWait",
     "device_unhealthy_action": "deviceUnhealthyAction",
     "emulated_version": "emulatedVersion",
+    "offline_pods": "offlinePods",
     "run_once_output": "--output",
     "tracing": "tracing",
     "log_split_stream": "logging.options",

@@ -93,6 +93,10 @@ class ApiServer:
             log.warning("%s", line)
             self.bus.trouble(_named(what), line)
 
+    def refuses(self, what: str) -> bool:
+        """Return whether the API server answers requests for `what` with a refusal, and is not merely not ready."""
+        return self._refused.get(what, "").startswith(f"{what}: the API server refuses")
+
     def _is_away(self, error: ApiUnreachableError) -> None:
         first, turned = self._away_since is None, error.is_outage and not self.is_outage
         if not (first or turned):

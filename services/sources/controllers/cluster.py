@@ -12,6 +12,7 @@ from bus.messages.sources import (
     MirrorPod,
     NodeObject,
 )
+from bus.stream import EventRecorder
 from services.sources.adapters.clients import Clients
 from services.sources.controllers.api_server import ApiServer
 from services.sources.controllers.cluster_pods import ClusterPods
@@ -21,6 +22,7 @@ from services.sources.controllers.listed_objects import ListedObjects, ServiceRe
 from services.sources.controllers.live_read import live_read
 from services.sources.controllers.node_config_map import CONFIG_MAP, NodeConfigMap
 from services.sources.controllers.node_watch import NodeWatch
+from services.sources.controllers.offline_pods import OfflineRecordOfPods
 from services.sources.controllers.pod_certificate_requests import REQUEST, PodCertificateRequests
 from services.sources.controllers.referenced_objects import KINDS, ReferencedObjects
 from services.sources.controllers.troubles import Troubles
@@ -43,6 +45,7 @@ class Cluster:
         clock: Clock,
         desired: DesiredSet,
         troubles: Troubles,
+        events: EventRecorder,
         *,
         node: OwnedStream[NodeObject],
         mirrors: OwnedStream[MirrorPod],
@@ -59,6 +62,20 @@ class Cluster:
         self._trust_bundles = TrustBundles(self._api, changed)
         self._certificate_requests = PodCertificateRequests(self._api, changed, config.node_name)
         self._node_config_map = NodeConfigMap(self._api, changed)
+        self._offline: OfflineRecordOfPods | None = None
+        if config.offline_pods is not None:
+            self._offline = OfflineRecordOfPods(
+                config,
+                config.offline_pods,
+                self._api,
+                troubles,
+                events,
+                node=lambda: self._node.node,
+                pods=lambda: self._pods.listed,
+                services=self._services.get,
+                read=self._find_object,
+            )
+            self._objects.on_change = self._offline.object_changed
         self._pods = ClusterPods(
             config,
             self._api,
@@ -67,6 +84,8 @@ class Cluster:
             troubles,
             before=self._on_pod,
             on_complete=self._objects.note_all_pods,
+            offline=self._offline,
+            restore_node=self._node.restore,
         )
 
     async def run(self) -> None:
@@ -76,6 +95,8 @@ class Cluster:
                 parts.create_task(self._node.run(), name="node")
                 parts.create_task(self._services.listed.run(), name="services")
                 parts.create_task(self._pods.run(self._node.synced), name="cluster-pods")
+                if self._offline is not None:
+                    parts.create_task(self._offline.run(), name="offline-pods")
         finally:
             for part in (
                 self._objects,
@@ -99,7 +120,10 @@ class Cluster:
         self._objects.sweep()
 
     async def get_object(self, request: GetObject) -> FoundObject:
-        """Answer GetObject."""
+        """Answer GetObject; while pods run from the record, from it."""
+        return await (self._find_object(request) if self._offline is None else self._offline.answer(request))
+
+    async def _find_object(self, request: GetObject) -> FoundObject:
         if request.kind in KINDS:
             return await self._objects.get(request.kind, request.namespace, request.name, fresh=request.fresh)
         if request.kind in CLAIM_KINDS:
@@ -136,5 +160,6 @@ class Cluster:
         self._claims.on_pod(change)
 
     async def get_services(self, request: GetServices) -> FoundServices:
-        """Answer GetServices."""
-        return self._services.get(request)
+        """Answer GetServices; while pods run from the record, from it."""
+        kept = None if self._offline is None else self._offline.services(request)
+        return self._services.get(request) if kept is None else kept

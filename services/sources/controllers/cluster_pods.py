@@ -11,16 +11,19 @@ from bus.messages.sources import MirrorPod
 from services.sources.controllers.api_server import ApiServer
 from services.sources.controllers.desired_set import DesiredSet
 from services.sources.controllers.list_watch import ListWatch
+from services.sources.controllers.offline_pods import OfflineRecordOfPods
 from services.sources.controllers.troubles import Troubles
 from services.sources.core import first_seen
 from services.sources.core.api_objects import is_older
 from services.sources.core.api_pods import ApiPods
 from services.sources.core.desired_pods import MergeChange, PodDesired, PodRemoved
+from services.sources.core.offline_record import OfflineRecordData
 from services.sources.core.reflector import MAX_PROMPT_PAUSE_SECONDS, NEWEST, Reflector
 from shared.config.effective import EffectiveConfig
 from shared.files.checkpoint import Checkpoint, RecordLocation
 from shared.kube import paths
 from shared.model import objects
+from shared.model.objects import Object
 from shared.podspec.pod_source import SEEN
 from shared.process.crash import crash_point
 
@@ -29,7 +32,8 @@ log = logging.getLogger(__name__)
 
 class ClusterPods:
     """The source `api` of pods, and the mirror pods. `before` receives each change right before it is published;
-    `on_complete` is called once all pods of the API server are published."""
+    `on_complete` is called once all pods of the API server are published. `offline`: the record to begin with where the
+    API server does not answer, None = there is none; its Node is passed to `restore_node`."""
 
     def __init__(
         self,
@@ -41,7 +45,10 @@ class ClusterPods:
         *,
         before: Callable[[MergeChange], None],
         on_complete: Callable[[], None],
+        offline: OfflineRecordOfPods | None = None,
+        restore_node: Callable[[Object], None] = lambda _: None,
     ) -> None:
+        self._offline, self._restore_node = offline, restore_node
         self._desired, self._mirrors, self._troubles = desired, mirrors, troubles
         self._before, self._on_complete = before, on_complete
         self._pods = ApiPods(config.node_name)
@@ -67,6 +74,8 @@ class ClusterPods:
     async def run(self, node_read: asyncio.Event) -> None:
         """Run until cancelled; requests no pod before the node was read (pods.md 1.5)."""
         await self._remember()
+        if self._offline is not None and (known := await self._offline.take_over(node_read)) is not None:
+            self._restore(known, self._offline.since)
         await node_read.wait()
         # A record that stays as it is has no version of what is published later. If the newest version is older than
         # the record's, the store went back while this process did not run. In both cases the newest state is listed.
@@ -83,6 +92,20 @@ class ClusterPods:
             for task in (listing, merging):
                 task.cancel()
             await asyncio.gather(listing, merging, return_exceptions=True)
+
+    @property
+    def listed(self) -> list[Object] | None:
+        """Return the pods to run as the API server has them; None while not all of them are known."""
+        return self._pods.to_run if self._pods.complete else None
+
+    def _restore(self, known: OfflineRecordData, recorded: str) -> None:
+        """Publish the pods of the record, which the API server has not confirmed: none that is missing has ended."""
+        if known.node is not None:
+            self._restore_node(known.node)
+        self._pods.restore(known.pods)
+        changes = self._desired.merge("api", self._pods.to_run, recorded=recorded)
+        self._desired.publish("api", changes, complete=False, before=self._before)
+        crash_point("sources.offline.published")
 
     def _on_list(self, items: list[Any]) -> None:
         self._pods.replace(items)
@@ -122,6 +145,8 @@ class ClusterPods:
         if complete:
             self._mirrors.mark_complete()
             self._on_complete()
+        if self._offline is not None:
+            self._offline.listed(changed=any(isinstance(change, PodDesired | PodRemoved) for change in changes))
         crash_point("sources.published")
 
     async def _remember(self) -> None:

@@ -45,10 +45,12 @@ class DesiredSet:
         if self.pods.complete:
             stream.mark_complete()
 
-    def merge(self, source: str, pods: Iterable[Object]) -> list[MergeChange]:
-        """Merge all pods of a source, and return the changes, which are not published yet."""
+    def merge(self, source: str, pods: Iterable[Object], *, recorded: str = "") -> list[MergeChange]:
+        """Merge all pods of a source, and return the changes, which are not published yet. `recorded`: see
+        `DesiredPods.merge`."""
         wall = self._clock.wall()
-        return self.pods.merge(source, pods, seen=seen_text(round(wall * 1e9), time.localtime(wall).tm_gmtoff))
+        seen = seen_text(round(wall * 1e9), time.localtime(wall).tm_gmtoff)
+        return self.pods.merge(source, pods, seen=seen, recorded=recorded)
 
     def publish(
         self,
@@ -85,7 +87,10 @@ class DesiredSet:
                 with self._tracer.pod_changed(desired.uid, "pod added" if added else "pod changed") as span:
                     span.set("k8s.namespace.name", objects.namespace(desired.pod))
                     span.set("k8s.pod.name", objects.name(desired.pod))
-                    self._stream.put(desired.uid, desired, f"{what} added" if added else f"{what} changed")
+                    cause = f"{what} added" if added else f"{what} changed"
+                    if desired.recorded:
+                        cause = f"in the record of {desired.recorded}; the API server does not answer"
+                    self._stream.put(desired.uid, desired, cause)
             case StatusChanged(desired):
                 self._put_api_status(desired)
                 self._stream.refresh(desired.uid, desired)

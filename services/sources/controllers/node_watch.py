@@ -16,6 +16,7 @@ from shared.podspec.schema import plain_copy
 log = logging.getLogger(__name__)
 
 KEY = "node"
+WHAT = "node"  # the name of its requests in log lines
 UNREAD = "nodes have not yet been read at least once, cannot construct node object"
 
 
@@ -27,7 +28,7 @@ class NodeWatch:
         self._list_watch = ListWatch(
             api=api,
             client=api.clients.node,
-            what="node",
+            what=WHAT,
             path=paths.NODES,
             selector=f"metadata.name={node_name}",
             on_list=self._on_list,
@@ -41,6 +42,10 @@ class NodeWatch:
         """Return the Node without managedFields; None = there is none, or it was not read yet."""
         known = self._stream.get(KEY)
         return None if known is None else known.node
+
+    def restore(self, node: Object) -> None:
+        """Publish the Node as it was known before; the stream does not become complete."""
+        self._put(node)
 
     async def run(self) -> None:
         """List and watch until cancelled."""

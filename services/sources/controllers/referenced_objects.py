@@ -1,6 +1,7 @@
 """Reads Secrets and ConfigMaps that pods of this node name by the configured strategy, and publishes their versions."""
 
 import asyncio
+from collections.abc import Callable
 from itertools import islice
 
 from bus.interface import OwnedStream
@@ -34,6 +35,7 @@ class ReferencedObjects:
         self, config: EffectiveConfig, api: ApiServer, stream: OwnedStream[ChangedObject], node: NodeWatch
     ) -> None:
         self._stream = stream
+        self.on_change: Callable[[Reference], None] = lambda _: None  # called when the API server sent an object
         self._counts = ReferenceCounts()
         self._awaited: set[Reference] | None = None  # before the stream is complete; None = not all pods were passed
         self._overdue: asyncio.TimerHandle | None = None
@@ -110,6 +112,7 @@ class ReferencedObjects:
     def _changed(self, reference: Reference, version: str) -> None:
         self._stream.put(reference.key, ChangedObject(resource_version=version), "read from the API server")
         self._settled(reference)
+        self.on_change(reference)
 
     def _settled(self, reference: Reference) -> None:
         """Note that the stream need not wait for a version of this object any more."""

@@ -66,6 +66,11 @@ class ApiPods:
             if is_mirror(pod)
         }
 
+    def restore(self, items: list[Any]) -> None:
+        """Begin with pods that were known before; the API server was not listed."""
+        self.replace(items)
+        self.listed, self._unreadable = False, {}
+
     def replace(self, items: list[Any]) -> None:
         """Replace all pods by those of a complete list."""
         known = {identity(pod): pod for pod in self._pods}

@@ -84,9 +84,10 @@ class DesiredPods:
         known = self._pods.get(uid)
         return None if known is None or known.source != source else known.pod
 
-    def merge(self, source: str, pods: Iterable[Object], *, seen: str) -> list[MergeChange]:
+    def merge(self, source: str, pods: Iterable[Object], *, seen: str, recorded: str = "") -> list[MergeChange]:
         """Merge the complete set of a source, and return the changes. Objects never change, so an identical one (`is`)
-        that was merged before has no change. `seen`: now, RFC3339 with nine digits, for new UIDs."""
+        that was merged before has no change. `seen`: now, RFC3339 with nine digits, for new UIDs. `recorded`: the
+        moment of the record that the pods are from, "" = the source itself has them."""
         wanted: dict[str, Object] = {}
         names: set[tuple[str, str]] = set()
         duplicates: list[Duplicate] = []
@@ -110,10 +111,10 @@ class DesiredPods:
             if self._given.get(uid) is pod:
                 continue
             self._given[uid] = pod
-            desired = DesiredPod(uid=uid, source=source, pod=self._annotated(uid, pod, source, seen))
+            desired = DesiredPod(uid=uid, source=source, pod=self._annotated(uid, pod, source, seen), recorded=recorded)
             if uid not in self._pods:
                 added.append(PodDesired(desired, added=True))
-            elif _essence(self._pods[uid].pod) != _essence(desired.pod):
+            elif self._pods[uid].recorded or _essence(self._pods[uid].pod) != _essence(desired.pod):
                 updated.append(PodDesired(desired, added=False))
             elif self._pods[uid].pod.get("status") != desired.pod.get("status"):
                 updated.append(StatusChanged(desired))

@@ -1,8 +1,8 @@
 """Sends reviews, and requests for tokens and for certificates of pods, to the API server for other processes (server.md
 2, 3.3; volumes.md 10.1, 10.3).
 
-Tokens are neither logged nor kept. Every client of the server's port can cause reviews, so they have connections of
-their own and the lowest urgency, and the number of pending ones is bounded.
+Tokens are not logged, and kept only where `offlinePods` is enabled. Every client of the server's port can cause
+reviews, so they have connections of their own and the lowest urgency, and the number of pending ones is bounded.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from bus.messages.status import (
 )
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
+from services.status.controllers.offline_tokens import OfflineTokens
 from services.status.core.token_lifetime import token_lifetime
 from shared.kube import paths
 from shared.kube.interface import WRITE_TIMEOUT_SECONDS, ApiClient, ApiError, ApiStatusError, ApiUnreachableError
@@ -44,7 +45,10 @@ class Reviews:
         self._pending: Counter[type] = Counter()
         context.bus.answer(ReviewToken, self._review_token)
         context.bus.answer(ReviewAccess, self._review_access)
-        context.bus.answer(RequestToken, self._request_token)
+        self.offline: OfflineTokens | None = None
+        if clients is not None and context.config.offline_pods is not None:
+            self.offline = OfflineTokens(context, context.config.offline_pods, self._request_token)
+        context.bus.answer(RequestToken, self._request_token if self.offline is None else self.offline.answer)
         context.bus.answer(RequestPodCertificate, self._request_certificate)
 
     async def _review_token(self, request: ReviewToken) -> Reviewed:

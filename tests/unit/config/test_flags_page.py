@@ -41,7 +41,10 @@ def test_every_key_of_the_agents_own_document_is_on_the_page() -> None:
     known = BULKHEAD_CONFIGURATION["embeddedContainerd"]
     assert isinstance(known, dict)
     assert {name.strip("`") for name, _, _ in configuration_page.CONTAINERD} == known.keys()
-    others = BULKHEAD_CONFIGURATION.keys() - {"apiVersion", "kind", "embeddedContainerd"}
+    offline = BULKHEAD_CONFIGURATION["offlinePods"]
+    assert isinstance(offline, dict)
+    assert {name.strip("`") for name, _, _ in configuration_page.OFFLINE} == offline.keys()
+    others = BULKHEAD_CONFIGURATION.keys() - {"apiVersion", "kind", "embeddedContainerd", "offlinePods"}
     assert {name.strip("`") for name, _, _ in (*configuration_page.DEVICES, *configuration_page.RELEASE)} == others
 
 

@@ -13,17 +13,16 @@ from shared.config.readers import DOCUMENT_READERS, FIELD_READERS, FIXED, GATE_R
 _NAMES = (
     "cert_dir change_detection_strategy container_log_max_files container_log_max_size container_log_max_workers "
     "container_log_monitor_interval controller_attach_detach cpu_manager_reconcile_period "
-    "credential_provider_bin_dir credential_providers device_plugin_wait device_unhealthy_action "
-    "dynamic_config_dir emulated_version eviction_max_pod_grace_period eviction_minimum_reclaim "
-    "eviction_pressure_transition_period "
+    "credential_provider_bin_dir credential_providers device_plugin_wait device_unhealthy_action dynamic_config_dir "
+    "emulated_version eviction_max_pod_grace_period eviction_minimum_reclaim eviction_pressure_transition_period "
     "file_check_frequency http_check_frequency image_gc_high_threshold_percent image_gc_low_threshold_percent "
     "image_maximum_gc_age image_minimum_gc_age image_service_endpoint kube_api_burst kube_api_qps "
     "kube_reserved_cgroup kubelet_cgroups max_container_restart_period max_open_files max_parallel_image_pulls "
-    "maximum_dead_containers maximum_dead_containers_per_container minimum_container_ttl node_ips node_labels pod_cidr "
-    "oom_score_adj register_with_taints registry_burst registry_pull_qps runtime_cgroups runtime_request_timeout "
-    "serialize_image_pulls shutdown_grace_period shutdown_grace_period_by_pod_priority "
-    "shutdown_grace_period_critical_pods sync_frequency system_cgroups system_reserved_cgroup tracing tracing_endpoint "
-    "tracing_rate "
+    "maximum_dead_containers maximum_dead_containers_per_container minimum_container_ttl node_ips node_labels "
+    "pod_cidr offline_pods oom_score_adj register_with_taints registry_burst registry_pull_qps runtime_cgroups "
+    "runtime_request_timeout serialize_image_pulls shutdown_grace_period shutdown_grace_period_by_pod_priority "
+    "shutdown_grace_period_critical_pods sync_frequency system_cgroups system_reserved_cgroup tracing "
+    "tracing_endpoint tracing_rate "
 )
 WITHOUT_COST = frozenset(_NAMES.split())
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from shared.agent.places import find_arguments, find_places
-from shared.config.effective import EffectiveConfig
+from shared.config.effective import EffectiveConfig, OfflinePods
 from shared.config.evaluation import evaluate
 from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
@@ -137,6 +137,20 @@ def test_the_wait_for_device_plugins_is_a_key_of_the_agents_own_document(tmp_pat
     assert given(tmp_path, ALONE).device_plugin_wait == 300.0
 
 
+def test_records_for_a_start_without_api_server_are_kept_only_where_the_agents_own_document_enables_them(
+    tmp_path: Path,
+) -> None:
+    document = ALONE + "---\napiVersion: bulkhead/v1alpha1\nkind: BulkheadConfiguration\n"
+    assert given(tmp_path, ALONE).offline_pods is None
+    assert given(tmp_path, document).offline_pods is None
+    assert given(tmp_path, document + "offlinePods: {maxAge: 2h}\n").offline_pods is None
+    assert given(tmp_path, document + "offlinePods: {enabled: true}\n").offline_pods == OfflinePods(
+        max_age=7 * 86400.0, max_bytes=16 * 2**20
+    )
+    text = "offlinePods: {enabled: true, maxAge: 36h, maxBytes: 1048576}\n"
+    assert given(tmp_path, document + text).offline_pods == OfflinePods(max_age=36 * 3600.0, max_bytes=2**20)
+
+
 def test_the_embedded_containerd_is_not_started_unless_enabled(tmp_path: Path) -> None:
     assert given(tmp_path, EMBEDDED.replace("true", "false")).embedded_containerd is None
 
@@ -178,6 +192,14 @@ def test_the_embedded_containerd_is_not_started_unless_enabled(tmp_path: Path) -
         (
             EMBEDDED + "deviceUnhealthyAction: Restart",
             ':10:1: deviceUnhealthyAction: is "Restart", must be None, RestartContainer, FailPod (choose one of them)',
+        ),
+        (
+            EMBEDDED + "offlinePods: {enabled: true, maxAge: 59s}",
+            ':10:30: offlinePods.maxAge: is "59s", must be at least 60s (change it)',
+        ),
+        (
+            EMBEDDED + "offlinePods: {maxBytes: 65535}",
+            ":10:15: offlinePods.maxBytes: is 65535, must be from 65536 to 268435456 (change it)",
         ),
         (EMBEDDED + "  rot: x", ':10:3: embeddedContainerd.rot: unknown key (did you mean "root"?)'),
         ("port: 1\n" + HEAD.replace("v1beta1", "v1"), ':2:1: apiVersion: is "kubelet.config.k8s.io/v1" (write'),

@@ -134,6 +134,12 @@ def test_a_rejected_pod_waits_for_nothing_and_shows_the_reason() -> None:
     )
 
 
+def test_a_pod_that_the_api_server_has_not_confirmed_has_the_record_as_its_source() -> None:
+    desired = {"uid": "u", "source": "api", "pod": POD, "recorded": "2026-01-01T00:00:00Z"}
+    assert pod_row(PodFacts(uid="u", desired=desired)).source == "record"
+    assert pod_row(PodFacts(uid="u", desired={**desired, "recorded": ""})).source == "api"
+
+
 def test_a_pod_that_ends_waits_for_containers_then_for_volumes_then_for_its_removal() -> None:
     status = {"phase": "Running", "containerStatuses": READY_PAIR}
     ending = {"state": "terminating", "grace_seconds": 30}

@@ -1,0 +1,227 @@
+"""Keeps the pods of the API server, and what they need, in an encrypted record, and has it at hand where the API server
+does not answer after a start (`offlinePods`).
+
+The record follows what was published, within `SAVE_AFTER_SECONDS`: it is a copy of what the API server has, so a kill
+before a save makes it older, and no decision depends on it once the API server has listed the pods.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from msgspec import to_builtins
+
+from bus.messages.event import KubeEvent
+from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
+from bus.stream import EventRecorder
+from services.sources.controllers.api_server import ApiServer
+from services.sources.controllers.node_watch import WHAT as NODE
+from services.sources.controllers.troubles import Troubles
+from services.sources.core.api_objects import without_managed_fields
+from services.sources.core.offline_record import (
+    KeptAnswer,
+    Key,
+    OfflineRecordData,
+    decode,
+    fill_record,
+    kept_answer,
+    needed_by,
+)
+from shared.config.effective import EffectiveConfig, OfflinePods
+from shared.model import objects
+from shared.model.frozen_copy import replace
+from shared.model.objects import Object
+from shared.offline.answers import live_or_kept
+from shared.offline.record import RECORD_ERRORS, OfflineRecord, remove_offline_records
+from shared.podspec.references import Reference
+from shared.process.crash import crash_point
+from shared.time.timestamps import rfc3339
+
+log = logging.getLogger(__name__)
+
+NAME = "pods"
+WITHOUT_ANSWER_SECONDS = 5.0  # of the API server after a start, until the record is used
+SAVE_AFTER_SECONDS = 5.0  # after a change, for all that change meanwhile
+MAX_RENEWAL_SECONDS = 3600.0  # after which a record without changes is saved again, because the API server confirms it
+READ_TIMEOUT_SECONDS = 5.0  # for a changed object, which is in memory
+# The names of troubles.
+IN_USE = "offline pods"
+UNUSABLE = "record of offline pods"
+UNSAVED = "save of the record of offline pods"
+TOO_LARGE = "size of the record of offline pods"
+
+
+class OfflineRecordOfPods:
+    """The record. `node`, `pods` and `services` return what the API server has now, `pods` None while its list is not
+    complete; `read` answers a request from memory."""
+
+    def __init__(
+        self,
+        config: EffectiveConfig,
+        settings: OfflinePods,
+        api: ApiServer,
+        troubles: Troubles,
+        events: EventRecorder,
+        *,
+        node: Callable[[], Object | None],
+        pods: Callable[[], list[Object] | None],
+        services: Callable[[GetServices], FoundServices],
+        read: Callable[[GetObject], Coroutine[Any, Any, FoundObject]],
+    ) -> None:
+        self._config, self._settings, self._api = config, settings, api
+        self._troubles, self._events = troubles, events
+        self._node, self._pods, self._services, self._read = node, pods, services, read
+        self._record = OfflineRecord(config, NAME, settings.max_age)
+        self._answers: dict[Key, KeptAnswer] = {}  # those requested last come last
+        self._changed: set[Reference] = set()  # Secrets and ConfigMaps whose newest version was not requested
+        self._loaded: OfflineRecordData | None = None
+        self.since = ""  # RFC 3339: of when the record is that pods run from; "" = the API server has listed them
+        self._in_use, self._is_due = asyncio.Event(), asyncio.Event()
+
+    async def take_over(self, node_read: asyncio.Event) -> OfflineRecordData | None:
+        """Read the record. Return it once the API server has not answered for `WITHOUT_ANSWER_SECONDS`; None = our Node
+        was read, or there is no record. An API server that refuses the node has answered."""
+        if (loaded := await self._load()) is None:
+            return None
+        self._answers = {answer.key: answer for answer in loaded.answers}
+        while not node_read.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WITHOUT_ANSWER_SECONDS):
+                    await node_read.wait()
+            if not node_read.is_set() and not self._api.refuses(NODE):
+                self._loaded, self.since = loaded, rfc3339(loaded.saved)
+                self._in_use.set()
+                line = (
+                    f"the API server does not answer: {len(loaded.pods)} pods are known from the record of {self.since}"
+                )
+                self._troubles.set(IN_USE, f"{line}; they run as they were then (restore the connection)")
+                return loaded
+        return None
+
+    def listed(self, *, changed: bool) -> None:
+        """Note that the pods that the API server has are published; `changed`: others than before, or other specs."""
+        if self.since:
+            count, since = len(self._loaded.pods) if self._loaded is not None else 0, self.since
+            message = f"{count} pods were started from the record of {since}, because the API server did not answer"
+            self._events.record(
+                KubeEvent(
+                    type="Normal", reason="StartedFromRecord", message=message, kind="Node", name=self._config.node_name
+                )
+            )
+            self._loaded, self.since = None, ""
+            self._in_use.clear()
+            self._troubles.set(IN_USE, None)
+            changed = True
+        if changed:
+            self._is_due.set()
+
+    async def answer(self, request: GetObject) -> FoundObject:
+        """Answer GetObject: while pods run from the record from it, as far as it goes."""
+        key = (request.kind, request.namespace, request.name)
+
+        def kept() -> FoundObject | None:
+            return self._answers[key].found if self.since and key in self._answers else None
+
+        found, is_live = await live_or_kept(partial(self._read, request), kept, self._in_use)
+        if is_live:
+            self._remember(request, found)
+        return found
+
+    def services(self, request: GetServices) -> FoundServices | None:
+        """Return the Services of the record, while pods run from it; None = the record has none."""
+        if self._loaded is None or (known := self._loaded.services.get(request.namespace)) is None:
+            return None
+        return FoundServices(synced=True, services=tuple(known))
+
+    def _remember(self, request: GetObject, found: FoundObject) -> None:
+        """Keep an answer of the API server for the record."""
+        if (kept := kept_answer(request, found)) is None:
+            return
+        if kept.object is not None:
+            kept = replace(kept, object=without_managed_fields(kept.object))
+        if self._answers.pop(kept.key, None) != kept:
+            self._is_due.set()
+        self._answers[kept.key] = kept
+
+    def object_changed(self, reference: Reference) -> None:
+        """Note that the API server sent another version of a Secret or ConfigMap, which nobody may request."""
+        self._changed.add(reference)
+        self._is_due.set()
+
+    async def run(self) -> None:
+        """Save the record after changes, and now and then while the API server confirms it, until cancelled."""
+        renewal = min(MAX_RENEWAL_SECONDS, self._settings.max_age / 4)
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(renewal):
+                    await self._is_due.wait()
+                    await asyncio.sleep(SAVE_AFTER_SECONDS)
+            if not self._api.away and (pods := self._pods()) is not None:
+                self._is_due.clear()
+                try:
+                    await self._save(pods)
+                except Exception as error:  # a bug here ends no other part of sources
+                    log.exception("the record of pods could not be saved")
+                    self._troubles.set(UNSAVED, f"the record of pods could not be saved: {error!r}", logged=True)
+
+    async def _load(self) -> OfflineRecordData | None:
+        try:
+            content = await asyncio.to_thread(self._record.load, self._api.clock.wall())
+        except RECORD_ERRORS as error:
+            self._troubles.set(UNUSABLE, f"the record of pods is not used: {error}")
+            return None
+        found = None if content is None else decode(content)
+        if content is not None and found is None:
+            self._troubles.set(UNUSABLE, "the record of pods is not used: another version of the agent has written it")
+        return found
+
+    async def _save(self, pods: list[Object]) -> None:
+        await self._read_missing(pods)
+        spaces = sorted({objects.namespace(pod) for pod in pods})
+        found = {space: self._services(GetServices(namespace=space)) for space in spaces}
+        services = {space: list(one.services) for space, one in found.items() if one.synced}
+        answers, limit = dict(self._answers), self._settings.max_bytes
+        line: str | None
+        try:
+            filled = await asyncio.to_thread(fill_record, pods, self._node(), answers, services, limit)
+            line = await asyncio.to_thread(self._record.save, to_builtins(filled.data), self._api.clock.wall())
+        except RECORD_ERRORS as error:
+            line = f"the record of pods cannot be saved: {error}"
+            self._is_due.set()
+        else:
+            self._troubles.set(UNUSABLE, None)
+            self._troubles.set(TOO_LARGE, _describe_left_out(filled.left_out))
+            for key in filled.unneeded:
+                if self._answers.get(key) is answers[key]:  # no newer one came meanwhile
+                    del self._answers[key]
+        self._troubles.set(UNSAVED, line)
+        crash_point("sources.offline.saved")
+
+    async def _read_missing(self, pods: list[Object]) -> None:
+        """Read what has changed, and what pods need that nobody has requested in this process."""
+        changed = {(one.kind, one.namespace, one.name) for one in self._changed}
+        self._changed = set()
+        missing = {key for pod in pods for key in needed_by(pod, self._answers) if key not in self._answers}
+        for kind, space, name in sorted(changed | missing):
+            request = GetObject(kind=kind, namespace=space, name=name)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(READ_TIMEOUT_SECONDS):
+                    self._remember(request, await self._read(request))
+
+
+async def remove_records(config: EffectiveConfig, troubles: Troubles) -> None:
+    """Remove the records that an earlier configuration has left."""
+    try:
+        await asyncio.to_thread(remove_offline_records, config)
+    except OSError as error:
+        troubles.set(UNSAVED, f"the record of pods, which offlinePods does not enable, cannot be removed: {error}")
+
+
+def _describe_left_out(pods: list[str]) -> str | None:
+    if not pods:
+        return None
+    named = ", ".join(pods[:3]) + (", …" if len(pods) > 3 else "")
+    return f"{len(pods)} pods are not in the record of pods, which is full: {named} (raise offlinePods.maxBytes)"
