@@ -1,7 +1,8 @@
 """Carries out each pod's instructions in order, with one worker per pod: save before publish before act.
 A call starts when everything before it in the queue is done, and then runs beside the worker; its outcome is an event.
 The newest record that is not urgent is saved once no call of the pod is under way, or after half a second; a status
-that a newer one is about to replace is published after a second. Has the named crash points.
+that a newer one is about to replace is published after a second, with many such pods after five. Has the named crash
+points.
 """
 
 import asyncio
@@ -39,9 +40,12 @@ from shared.tracing.tracer import Tracer
 log = logging.getLogger(__name__)
 
 SAVE_DELAY_SECONDS = 0.5  # after which a record that is not urgent is saved at the latest
-# A pod that runs within this time goes from Pending to Running at once: one request to the API server, and its effects
-# in five processes, less at the moment at which the runtime starts the pod.
+# A pod that runs within this time goes from Pending to Running at once, and a deleted one that stops within it from
+# Running to its end: fewer requests to the API server, each with effects in five processes, while the runtime works.
+# Pods that start or end at the same time take longer, so each of them adds to the time of all.
 STATUS_DELAY_SECONDS = 1.0
+STATUS_DELAY_OF_EACH_SECONDS = 0.1
+MAX_STATUS_DELAY_SECONDS = 5.0
 BUILDING = (PreparePod, RunPodSandbox, PullImage, CreateContainer, StartContainer)
 
 
@@ -92,6 +96,7 @@ class PodWorkers:
         self._end_reads = end_reads
         self._saver = Saver(checkpoint)
         self._workers: dict[str, PodWorker] = {}
+        self._held: set[str] = set()  # UIDs of the pods with a status in `queue.held`
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def add(self, uid: str, instruction: Instruction) -> None:
@@ -99,10 +104,10 @@ class PodWorkers:
         worker = self._workers.setdefault(uid, PodWorker())
         worker.queue.add(instruction)
         if worker.queue.held is None:
-            self._stop_status_timer(worker)
+            self._stop_status_timer(uid, worker)
         elif worker.status_timer is None:
-            loop = asyncio.get_running_loop()
-            worker.status_timer = loop.call_later(STATUS_DELAY_SECONDS, self._release_status, uid, worker)
+            self._held.add(uid)
+            self._release_status_in_time(uid, worker, asyncio.get_running_loop().time())
         if worker.task is None and worker.queue.waiting:
             self._start(uid, worker)
         elif worker.task is None:
@@ -126,13 +131,23 @@ class PodWorkers:
         if worker.queue.waiting and worker.task is None:
             self._start(uid, worker)
 
+    def _release_status_in_time(self, uid: str, worker: PodWorker, held_at: float) -> None:
+        """Release the status that is held since `held_at` (seconds of the loop) once that was long enough."""
+        loop, delay = asyncio.get_running_loop(), STATUS_DELAY_SECONDS + STATUS_DELAY_OF_EACH_SECONDS * len(self._held)
+        due = held_at + min(delay, MAX_STATUS_DELAY_SECONDS)
+        if due > loop.time():
+            worker.status_timer = loop.call_at(due, self._release_status_in_time, uid, worker, held_at)
+        else:
+            self._release_status(uid, worker)
+
     def _release_status(self, uid: str, worker: PodWorker) -> None:
         worker.queue.release_status()
-        self._stop_status_timer(worker)
+        self._stop_status_timer(uid, worker)
         if worker.queue.waiting and worker.task is None:
             self._start(uid, worker)
 
-    def _stop_status_timer(self, worker: PodWorker) -> None:
+    def _stop_status_timer(self, uid: str, worker: PodWorker) -> None:
+        self._held.discard(uid)
         if worker.status_timer is not None:
             worker.status_timer.cancel()
             worker.status_timer = None
@@ -176,8 +191,8 @@ class PodWorkers:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for worker in self._workers.values():
-            self._stop_status_timer(worker)
+        for uid, worker in self._workers.items():
+            self._stop_status_timer(uid, worker)
             if worker.save_timer is not None:
                 worker.save_timer.cancel()
         await self._saver.drain()

@@ -18,7 +18,7 @@ from services.podsync.core.pod.published_items import published
 from services.podsync.core.pod.saved_format import must_be_saved, persisted
 from services.podsync.core.pod.step import WAITS_FOR_TURN, Step
 from services.podsync.core.pod.tracked_pod import PodEvent, TrackedPod
-from services.podsync.core.status.pod_status import container_ids, is_starting
+from services.podsync.core.status.pod_status import container_ids, is_on_the_way
 from shared.model.frozen_copy import replace
 from shared.podspec.containers import field_path
 from shared.time.timestamps import rfc3339
@@ -61,7 +61,7 @@ def save_and_publish(
             container_ids=running,
             waits_for=waits_for,
         )
-        out.append(PublishStatus(cause=cause, status=status, on_the_way=is_starting(tracked)))
+        out.append(PublishStatus(cause=cause, status=status, on_the_way=is_on_the_way(tracked)))
     return written, out
 
 

@@ -242,6 +242,22 @@ async def test_a_pod_that_is_still_being_made_is_shown_after_half_a_second(tmp_p
         await stage.until(lambda: running(stage, uid))
 
 
+async def test_a_deleted_pod_that_takes_long_to_stop_is_shown_with_what_has_changed_until_then(tmp_path: Path) -> None:
+    runtime = FakeRuntime(images=["busybox:1"])
+    async with on_stage(tmp_path, runtime) as stage:
+        pod = a_pod()
+        uid = stage.want(pod, "api")
+        await stage.until(lambda: running(stage, uid))
+        hang = runtime.hang("StopContainer")
+        deleted = {**pod["metadata"], "generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+        stage.want({**pod, "metadata": deleted}, "api")
+        await stage.until(hang.reached.is_set)
+        await stage.until(lambda: stage.status(uid).get("observedGeneration") == 2)
+        assert stage.status(uid)["phase"] == "Running"
+        hang.release.set()
+        await stage.until(lambda: stage.status(uid)["phase"] == "Failed")
+
+
 async def test_a_missing_cluster_dns_is_warned_of_in_an_event(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         uid = stage.want(a_pod(dnsPolicy="ClusterFirst"))

@@ -1,7 +1,9 @@
 """Which events change nothing in podsync's core, and which do. Tests the core alone."""
 
-from services.podsync.core.pod.events import PodDesired, RuntimeChanged, TimePassed
-from services.podsync.core.pod.instructions import PublishStatus, WakeAt
+from services.podsync.core.pod.events import PodDesired, PodObserved, RuntimeChanged, TimePassed
+from services.podsync.core.pod.instructions import Instruction, PublishStatus, WakeAt
+from shared.model.frozen_copy import replace
+from shared.model.runtime import ContainerState
 from tests.unit.podsync.play import Play, a_pod
 
 
@@ -33,5 +35,25 @@ def test_our_own_status_coming_back_is_no_news_and_the_condition_of_another_is()
     gate = {"type": "example.com/gate", "status": "True"}
     theirs = back | {"status": back["status"] | {"conditions": [*back["status"]["conditions"], gate]}}
     instructions = play.core.handle(PodDesired(uid="u1", source="api", pod=theirs), play.wall)
-    published = [i for i in instructions if isinstance(i, PublishStatus)]
-    assert gate in published[0].status.status["conditions"]
+    assert gate in _shown(instructions)[0].status.status["conditions"]
+
+
+def test_what_a_deleted_pod_shows_until_it_has_stopped_is_replaced_soon_and_an_exit_is_shown_at_once() -> None:
+    play = Play(source="api")
+    pod = a_pod(restartPolicy="Never")
+    play.want(pod)
+    metadata = pod["metadata"] | {"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    deleted = PodDesired(uid="u1", source="api", pod=pod | {"metadata": metadata})
+    assert [status.on_the_way for status in _shown(play.core.handle(deleted, play.wall))] == [True]
+    play = Play(source="api")
+    play.want(pod)
+    known = play.look("u1")
+    ended = tuple(replace(container, state=ContainerState.EXITED) for container in known.containers)
+    exited = PodObserved(observation=replace(known, observed_at=play.wall + 1.0, containers=ended))
+    (shown,) = _shown(play.core.handle(exited, play.wall + 1.0))
+    assert "terminated" in shown.status.status["containerStatuses"][0]["state"]
+    assert not shown.on_the_way
+
+
+def _shown(instructions: list[Instruction]) -> list[PublishStatus]:
+    return [i for i in instructions if isinstance(i, PublishStatus)]

@@ -14,7 +14,7 @@ from services.podsync.core.pod.gated_fields import (
     SANDBOX_CONDITION,
 )
 from services.podsync.core.pod.pod_addresses import addresses
-from services.podsync.core.pod.tracked_pod import TrackedPod
+from services.podsync.core.pod.tracked_pod import TERMINAL_PHASES, TrackedPod
 from services.podsync.core.status.conditions import conditions
 from services.podsync.core.status.container_facts import pod_facts
 from services.podsync.core.status.container_status import container_statuses
@@ -22,7 +22,7 @@ from services.podsync.core.status.phase import pod_phase
 from services.podsync.core.status.status_transitions import with_ends, withheld
 from shared.model.runtime import ContainerState
 
-__all__ = ["container_ids", "is_starting", "pod_status", "withheld"]
+__all__ = ["container_ids", "is_on_the_way", "pod_status", "withheld"]
 
 Json = dict[str, Any]
 
@@ -95,15 +95,14 @@ def _mounts_recursively(tracked: TrackedPod, handlers: tuple[RuntimeHandler, ...
     return any(handler.name == name and handler.recursive_read_only_mounts for handler in handlers or ())
 
 
-def is_starting(tracked: TrackedPod) -> bool:
-    """Return whether nothing of the pod has run yet and nothing keeps it from running: its status changes within
-    moments."""
+def is_on_the_way(tracked: TrackedPod) -> bool:
+    """Return whether the status changes again within moments: nothing of the pod has run yet and nothing keeps it from
+    running, or the pod was deleted and is being stopped."""
+    phase = tracked.status.get("phase")
+    if tracked.saved.state is PodState.TERMINATING:
+        return tracked.saved.deleted and phase not in TERMINAL_PHASES
     made = all(c.state is ContainerState.CREATED for c in tracked.instances)
-    return (
-        made
-        and not any(progress.reason for progress in tracked.starts.values())
-        and tracked.status.get("phase") == "Pending"
-    )
+    return made and not any(progress.reason for progress in tracked.starts.values()) and phase == "Pending"
 
 
 def container_ids(tracked: TrackedPod) -> tuple[str, ...]:
