@@ -47,7 +47,7 @@ from services.podsync.core.pod.events import (
 from services.podsync.core.pod.gated_fields import without_gated_fields
 from services.podsync.core.pod.instructions import AllocatePodDevices, AskPreferredDevices, FetchNode, SetContainerCpus
 from services.podsync.core.pod.listed_by_source import as_listed, from_desired, from_runtime, is_listed_otherwise
-from services.podsync.core.pod.observed_in_runtime import outdated
+from services.podsync.core.pod.observed_in_runtime import outdated, shows_the_same
 from services.podsync.core.pod.progress import without_retry_delay
 from services.podsync.core.pod.saved_format import restore_all
 from services.podsync.core.pod.tracked_pod import TrackedPod
@@ -229,10 +229,13 @@ class NodeState:
         self.desired[uid] = event
         before = self.tracked.get(uid)
         is_changed = True
+        is_deleted = bool((event.pod.get("metadata") or {}).get("deletionTimestamp"))
+        if before is not None and not first and is_deleted and before.is_gone_but_listed:
+            return []  # such as our own last status, or the grace period that ends with our deletion of the object
         if before is None:
             tracked = self._new_record(event, now)
             self.pods.add(tracked)
-        elif before.saved.deleted and not (event.pod.get("metadata") or {}).get("deletionTimestamp"):
+        elif before.saved.deleted and not is_deleted:
             tracked = replace(before, saved=replace(before.saved, restart_requested=True))
         else:
             tracked = as_listed(before, event.source, event.pod)
@@ -398,8 +401,9 @@ class NodeState:
         fresh = observation.observed_at > max(tracked.observed.at, self._started_at)
         if not fresh:
             return []  # it was begun before our last call ended, and does not show the effect of that call
-        self.pods.put(tracked.with_observation(observation, observation.observed_at))
-        return [tracked.uid]
+        seen = tracked.with_observation(observation, observation.observed_at)
+        self.pods.put(seen)
+        return [] if shows_the_same(tracked.observed, seen.observed) else [tracked.uid]
 
     def _on_runtime(self, event: RuntimeChanged, now: float) -> list[str]:
         runtime = replace(event, cause="")

@@ -1,5 +1,6 @@
 """Which events change nothing in podsync's core, and which do. Tests the core alone."""
 
+from bus.messages.podsync import PodState
 from services.podsync.core.pod.events import PodDesired, PodObserved, RuntimeChanged, TimePassed
 from services.podsync.core.pod.instructions import Instruction, PublishStatus, WakeAt
 from shared.model.frozen_copy import replace
@@ -36,6 +37,47 @@ def test_our_own_status_coming_back_is_no_news_and_the_condition_of_another_is()
     theirs = back | {"status": back["status"] | {"conditions": [*back["status"]["conditions"], gate]}}
     instructions = play.core.handle(PodDesired(uid="u1", source="api", pod=theirs), play.wall)
     assert gate in _shown(instructions)[0].status.status["conditions"]
+
+
+def test_an_observation_that_shows_what_is_known_asks_for_nothing_and_another_does() -> None:
+    play = Play()
+    play.want(a_pod())
+    known = play.look("u1")
+    with_pids = tuple(replace(container, pid=100) for container in known.containers)
+    again = replace(known, observed_at=play.wall + 1.0, containers=with_pids)
+    assert play.core.handle(PodObserved(observation=again), play.wall + 1.0) == []
+    ended = tuple(replace(container, state=ContainerState.EXITED) for container in known.containers)
+    exited = replace(known, observed_at=play.wall + 2.0, containers=ended)
+    assert play.core.handle(PodObserved(observation=exited), play.wall + 2.0) != []
+
+
+def test_the_object_of_a_pod_that_is_deleted_and_has_finished_asks_for_nothing() -> None:
+    play = Play(source="api")
+    pod = a_pod()
+    play.want(pod)
+    metadata = pod["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
+    play.want(pod | {"metadata": metadata})
+    assert play.published["u1"].admitted.state is PodState.FINISHED
+    shown = {"metadata": metadata | {"deletionGracePeriodSeconds": 0}, "status": play.statuses["u1"].status}
+    assert play.core.handle(PodDesired(uid="u1", source="api", pod=pod | shown), play.wall) == []
+    play.drop("u1")
+    play.later(120.0)
+    assert "u1" not in play.core.tracked
+
+
+def test_the_end_that_we_have_shown_is_no_news_and_one_that_another_has_written_is() -> None:
+    play = Play(source="api")
+    pod = a_pod(restartPolicy="Never")
+    play.want(pod)
+    running = play.statuses["u1"].status
+    failed = pod | {"status": running | {"phase": "Failed"}}
+    assert play.core.node_state.take_in(PodDesired(uid="u1", source="api", pod=failed), play.wall) == ["u1"]
+    play = Play(source="api")
+    play.want(pod)
+    play.exit("u1", 0)
+    assert play.statuses["u1"].status["phase"] == "Succeeded"
+    back = pod | {"status": play.statuses["u1"].status}
+    assert play.core.node_state.take_in(PodDesired(uid="u1", source="api", pod=back), play.wall) == []
 
 
 def test_what_a_deleted_pod_shows_until_it_has_stopped_is_replaced_soon_and_an_exit_is_shown_at_once() -> None:

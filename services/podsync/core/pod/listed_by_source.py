@@ -112,8 +112,8 @@ def _with_changed_containers(tracked: TrackedPod, wanted: Pod) -> TrackedPod:
 
 
 def _written_by_others(tracked: TrackedPod) -> tuple[Any, list[Status]]:
-    """Return the parts of the API server's status that other writers may set: a terminal phase and foreign
-    conditions."""
+    """Return the parts of the API server's status that other writers may set: a terminal phase that is not ours, and
+    foreign conditions."""
     phase, conditions = tracked.api_status.get("phase"), tracked.api_status.get("conditions") or ()
     foreign = [c for c in conditions if c.get("type") not in POD_CONDITIONS]
-    return phase if phase in TERMINAL_PHASES else "", foreign
+    return phase if phase in TERMINAL_PHASES and phase != tracked.saved.outcome else "", foreign

@@ -72,6 +72,21 @@ def observe(
     return now, _raised(attempts, runtime_pod)
 
 
+def shows_the_same(before: Observed, after: Observed) -> bool:
+    """Return whether the later value shows what the earlier one did, so that nothing follows from it. Our own calls do
+    not read the pids, on which nothing depends."""
+    return _timeless(before) == _timeless(after)
+
+
+def _timeless(observed: Observed) -> Observed:
+    seen = observed.runtime_pod
+    if seen is not None:
+        sandboxes = tuple(replace(sandbox, pid=0) for sandbox in seen.sandboxes)
+        containers = tuple(replace(container, pid=0) for container in seen.containers)
+        seen = replace(seen, observed_at=0.0, sandboxes=sandboxes, containers=containers)
+    return replace(observed, at=0.0, runtime_pod=seen)
+
+
 def outdated(observed: Observed) -> Observed:
     """Return the value marked so that the pod is observed again before the next call."""
     return replace(observed, is_current=False)

@@ -193,6 +193,11 @@ class TrackedPod(Struct, frozen=True, kw_only=True, eq=False):
         return self.runs_after_end or (self.saved.state is PodState.FINISHED and unseen and not self.saved.rejected)
 
     @property
+    def is_gone_but_listed(self) -> bool:
+        """Whether the pod was deleted and has finished, so that nothing in its object changes anything any more."""
+        return self.saved.deleted and self.saved.state is PodState.FINISHED and not self.runs_after_end
+
+    @property
     def evicted(self) -> bool:
         """Whether the pod is to end, or has ended, because of an eviction."""
         return self.saved.ending.get("reason") == "Evicted"
