@@ -13,10 +13,11 @@ from shared.model.runtime import ContainerState, RuntimePod, SandboxState
 from shared.time.backoff import Backoff
 
 # The delays are 5, 7, 10, 14 … 397 ms, together 1.4 s; the next full list comes soon after that. A runtime usually
-# shows
-# the end after 40 to 80 ms, and a look is at most 40 % of that too late.
+# shows the end after 40 to 80 ms, and a look is at most 40 % of that too late. Where many processes end at the same
+# time the runtime takes longer, and each CROWD of them adds these delays once more.
 LOOKS = Backoff(initial=0.005, factor=1.4)
 MAX_LOOKS = 14  # for the end of one process
+CROWD = 4
 
 
 class _UnconfirmedExit(Struct, frozen=True):
@@ -139,7 +140,8 @@ class Processes:
             return  # the observation was begun before the exit; the look that the exit caused follows
         if doubt.looks < MAX_LOOKS:
             looks = doubt.looks + 1
-            self._doubts[entry_id] = replace(doubt, looks=looks, due=now + LOOKS.delay(looks))
+            delay = LOOKS.delay(looks) * (1 + len(self._doubts) // CROWD)
+            self._doubts[entry_id] = replace(doubt, looks=looks, due=now + delay)
         else:
             # The process is not watched again: the end of an ended process would be reported at once, again and again.
             self._doubts[entry_id] = replace(doubt, due=inf)

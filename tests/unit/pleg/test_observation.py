@@ -116,6 +116,17 @@ def test_an_exit_hint_looks_now_and_an_unconfirmed_one_again_and_again_for_a_sec
     assert core.relist_period == UNHINTED_RELIST_SECONDS
 
 
+def test_ends_of_many_processes_at_the_same_time_are_looked_at_less_often() -> None:
+    pods = [pod(1.0, uid=f"u{number}") for number in range(30)]
+    core = observing(*pods)
+    for each in pods:
+        handle(core, ProcessExited(f"c-{each.uid}"), 2.0)
+    for each in pods:
+        handle(core, PodObserved(each.uid, pod(2.0, uid=each.uid), 2.0), 2.0)
+    assert round((core.next_look - 2.0) * 1000) == 40
+    assert len(handle(core, TimePassed(), core.next_look)) == len(pods)
+
+
 def test_a_look_that_began_before_the_exit_does_not_count_as_one() -> None:
     core = observing(pod(1.0))
     handle(core, RuntimeEventReceived("u", "STARTED"), 1.5)
