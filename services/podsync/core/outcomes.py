@@ -179,6 +179,9 @@ def _observed(tracked: TrackedPod, result: Result | None, at: float, stopped: tu
     sandboxes = {s.id: replace(s, state=SandboxState.NOTREADY) if s.id in stopped else s for s in known.sandboxes}
     if part.sandbox is not None:
         sandboxes[part.sandbox.id] = part.sandbox
+    for removed in part.removed:
+        containers.pop(removed, None)
+        sandboxes.pop(removed, None)
     pod = replace(
         known,
         observed_at=at,

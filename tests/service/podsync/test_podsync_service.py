@@ -229,6 +229,18 @@ async def test_a_start_asks_the_runtime_and_the_disk_no_more_than_it_must(
         )
 
 
+async def test_a_stop_asks_the_runtime_no_more_than_it_must(tmp_path: Path) -> None:
+    async with on_stage(tmp_path) as stage:
+        uid = stage.want(a_pod())
+        await stage.until(lambda: running(stage, uid))
+        stage.runtime.calls.clear()
+        stage.desired.delete(uid)
+        file = tmp_path / "root/bulkhead/podsync/stories" / f"{uid}.jsonl"
+        await stage.until(lambda: file.exists() and "garbage collection" in file.read_text())
+        asked = [call.method for call in stage.runtime.calls]
+        assert asked == ["StopContainer", "StopPodSandbox", "Observe", "RemoveContainer"]
+
+
 async def test_a_pod_that_is_still_being_made_is_shown_after_half_a_second(tmp_path: Path) -> None:
     runtime = FakeRuntime(images=["busybox:1"])
     async with on_stage(tmp_path, runtime) as stage:

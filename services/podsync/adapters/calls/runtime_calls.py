@@ -203,6 +203,7 @@ class RuntimeCalls(PodOperations):
         def warn(reason: str, message: str, container: str) -> None:
             warnings.append((reason, message, container))
 
+        removed = frozenset[str]()
         match call:
             case KillContainer(stop=stop):
                 await stopping.stop_container(self, view, stop, warn)
@@ -214,12 +215,16 @@ class RuntimeCalls(PodOperations):
                     return replace(done, result=PartListed(containers=stopped))
             case EndTasks():
                 await stopping.end_tasks(self, call, view)
-            case RemoveContainers():
+            case RemoveContainers(containers=containers):
                 await stopping.remove_containers(self, call, view)
-            case RemoveSandboxes():
+                removed = frozenset(container_id for container_id, _, _ in containers)
+            case RemoveSandboxes(sandboxes=sandboxes):
                 await stopping.remove_sandboxes(self, call)
+                removed = frozenset(sandboxes)
             case _:
                 raise NotImplementedError(type(call).__name__)
+        if removed and view.quiet:
+            return replace(done, completed_at=self.clock.monotonic(), result=PartListed(removed=removed))
         return replace(done, result=PodListed(pod=await self.look(call.uid)))
 
 

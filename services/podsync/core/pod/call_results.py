@@ -21,10 +21,12 @@ class PodListed(Struct, frozen=True, kw_only=True):
 
 
 class PartListed(Struct, frozen=True, kw_only=True):
-    """Has what RunPodSandbox, StartContainer or KillPod changed, where the call can have changed nothing else."""
+    """Has what RunPodSandbox, StartContainer, KillPod or a removal changed, where nothing else can have changed
+    meanwhile."""
 
     sandbox: Sandbox | None = None
     containers: tuple[Container, ...] = ()
+    removed: frozenset[str] = frozenset()  # ids of what is not there any more
 
 
 class PodPrepared(Struct, frozen=True, kw_only=True):
