@@ -11,7 +11,7 @@ from services.podsync.core.checkpoints.cpu_state import CpuState
 from shared.config.loader import load_effective
 from shared.model.cpu_list import parse_cpus, write_cpus
 from shared.model.objects import Object
-from shared.model.runtime import Container
+from shared.model.runtime import Container, ContainerState, RuntimePod
 from tests.support.agents.world import World, busybox_pod
 from tests.support.installed.lacking import lack
 
@@ -88,6 +88,49 @@ async def test_no_container_runs_on_the_cpu_of_another_before_during_and_after_k
         await world.wait_for(_has(shared, ONLINE), "the freed CPU to be shared again")
         await world.wait_for(_has(late, ONLINE), "the same")
         await world.wait_for(lambda: files.read_cpu() == free, "the file to show it")
+
+
+async def test_the_containers_of_a_pod_with_resources_of_its_own_share_its_cpus_and_no_other_runs_on_them() -> None:
+    if len(ONLINE) < 2:
+        lack("one CPU, and a CPU of its own for a pod takes two")
+    by_pod = {"topologyManagerPolicy": "restricted", "topologyManagerScope": "pod"}
+    async with World(config={**STATIC, **by_pod, "featureGates": {"PodLevelResourceManagers": True}}) as world:
+        world.put_manifest("shared", asking("shared", {"requests": {"cpu": "100m"}}))
+        shared = (await world.wait_running("shared")).containers[0]
+        pod = busybox_pod("whole")
+        main = pod["spec"]["containers"][0]
+        pod["spec"] |= {"containers": [main, {**main, "name": "helper"}], "resources": {"requests": OWN, "limits": OWN}}
+        world.put_manifest("whole", pod)
+        whole = await both_running(world, "whole")
+        [given] = {cpus_of(container) for container in whole.containers}
+        assert (len(given), cpus_of(shared)) == (1, ONLINE - given)
+        for container in whole.containers:
+            assert await cpus_inside(world, container) == write_cpus(given)
+
+        await world.wait_back("podsync", world.kill("podsync"))
+        await world.wait_served("whole", "shared")
+        after = await both_running(world, "whole")
+        assert {(one.id, cpus_of(one)) for one in after.containers} == {(one.id, given) for one in whole.containers}
+        assert cpus_of(shared) == ONLINE - given
+
+        files = PlacementFiles(Path(load_effective(str(world.home.run_dir)).root_dir))
+        containers = {whole.uid: {"main": given, "helper": given}}
+        shown = CpuState(policy="static", shared_pool=ONLINE - given, containers=containers, pods={whole.uid: given})
+        await world.wait_for(lambda: files.read_cpu() == shown, "the file to show it")
+        world.remove_manifest("whole")
+        await world.wait_gone("whole")
+        await world.wait_for(_has(shared, ONLINE), "the freed CPU to be shared again")
+
+
+async def both_running(world: World, name: str) -> RuntimePod:
+    """Return the static pod once both of its containers run."""
+
+    async def look() -> RuntimePod | None:
+        pod = await world.runtime_pod(name)
+        running = [one for one in pod.containers if one.state is ContainerState.RUNNING] if pod is not None else []
+        return pod if len(running) == 2 else None
+
+    return await world.wait_for(look, f"both containers of {name} to run")
 
 
 def _has(container: Container, cpus: frozenset[int]) -> Callable[[], bool]:
