@@ -134,10 +134,10 @@ def plain(blocks: Iterable[MemoryBlock]) -> list[tuple[tuple[int, ...], str, int
 
 
 def give_resources(pod: Json, draw: random.Random) -> None:
-    """Give the pod resources of its own, and take those of some containers."""
+    """Give the pod resources of its own, and take those, or the limits, of some containers."""
     for container in [*pod["spec"]["initContainers"], *pod["spec"]["containers"]]:
         if draw.random() < 0.5:
-            container["resources"] = {}
+            container["resources"] = draw.choice(({}, {"requests": container["resources"]["requests"]}))
     most = {
         kind: max(sum(amount(container, kind) for container in running) for running in moments(pod))
         for kind in ("cpu", "memory")

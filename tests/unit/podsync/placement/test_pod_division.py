@@ -12,7 +12,7 @@ from services.podsync.core.placement.hint import PlacementError
 from services.podsync.core.placement.memory_accounting import MemorySettings
 from services.podsync.core.placement.merging import TopologyPolicy
 from services.podsync.core.placement.placing import NodePlacer, PlacementSettings, TopologyScope, TopologySettings
-from services.podsync.core.placement.pod_division import with_pools
+from services.podsync.core.placement.pod_division import divide_cpus, with_pools
 from services.podsync.core.placement.pod_placement import (
     NOT_PLACED,
     ContainerPlacement,
@@ -120,6 +120,18 @@ def test_with_scope_pod_a_guaranteed_container_has_a_part_alone_and_the_others_s
     assert not placer.shared_pool([placement]) & placement.cpus
     other = placer.place(a_pod(a_container("c", "3")), [placement])
     assert not other.containers["c"].cpus & placement.cpus
+
+
+def test_an_init_container_takes_cpus_that_a_sidecar_beside_it_shares_last() -> None:
+    pod = a_pod(a_container("main", "1"), init=({"name": "side", **SIDECAR}, a_container("init", "2")))
+    counts = {"main": 1, "side": 0, "init": 2}
+
+    def take(cpus: frozenset[int], count: int) -> frozenset[int]:
+        """Take even CPUs first for an odd count, and odd ones for an even count."""
+        return frozenset(sorted(cpus, key=lambda cpu: (cpu % 2 == count % 2, cpu))[:count])
+
+    given = divide_cpus(pod, frozenset({4, 5, 6, 7}), lambda container: counts[container["name"]], take)
+    assert cpus_of(PodPlacement(containers=given)) == {"main": "4", "side": "(5,7)", "init": "4,6"}
 
 
 def test_the_memory_of_a_pod_is_on_its_numa_nodes_and_only_parts_of_guaranteed_containers_are_named() -> None:
