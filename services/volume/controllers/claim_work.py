@@ -1,5 +1,6 @@
 """Prepares the resource claims of one pod, and unprepares one claim, step by step: reads, the record, and the calls of
-drivers (node.md 4.16). What concerns one claim happens in turn.
+drivers (node.md 4.16). The drivers of a pod or claim are called beside each other, and each has one call at a time for
+a claim: one that hangs delays no pod that does not need it.
 
 The record is saved before a driver is called, and after it has answered, before the claim is published as prepared.
 Without a record no driver is called to prepare: a claim that nothing remembers would never be unprepared.
@@ -7,16 +8,17 @@ Without a record no driver is called to prepare: a claim that nothing remembers 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.controllers.claim_metrics import PREPARE, UNPREPARE
 from services.volume.controllers.driver_calls import DriverCalls
 from services.volume.core.files.object_key import ObjectKey
-from services.volume.core.resource_claims.claim import Claim, ClaimKey, PartState
+from services.volume.core.resource_claims.claim import Claim, ClaimKey
 from services.volume.core.resource_claims.claims_of_node import ClaimsOfNode
 from services.volume.core.resource_claims.pod_claims import (
     AllocatedClaim,
@@ -34,6 +36,7 @@ log = logging.getLogger(__name__)
 CLAIM = "ResourceClaim"
 
 Errors = dict[str, str]  # by the name of the claim within the pod
+Done = TypeVar("Done")
 
 
 class _Measure(Protocol):
@@ -56,7 +59,7 @@ class ClaimWork:
     ) -> None:
         self._claims, self._clock, self._content, self._drivers, self._save = claims, clock, content, drivers, save
         self._look, self._measure = look, measure
-        self._turns: WeakValueDictionary[ClaimKey, asyncio.Lock] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[tuple[ClaimKey, str], asyncio.Lock] = WeakValueDictionary()  # with the driver
 
     async def prepare(self, uid: str) -> None:
         """Prepare the claims of a pod. A failure is noted, after which it is tried again."""
@@ -64,13 +67,7 @@ class ClaimWork:
         try:
             if self._claims.shares(uid):
                 await self._look()  # a claim that was prepared long ago may have lost its specifications
-            errors = await self._read(uid)
-            if not errors:
-                await self._drivers.until_known(self._claims.to_call(uid))
-                async with AsyncExitStack() as turns:
-                    for key in sorted(claim.key for claim in self._claims.held(uid)):
-                        await turns.enter_async_context(self._turn_of(key))
-                    errors = await self._call(uid)
+            errors = await self._read(uid) or await self._call(uid)
         except Exception as error:
             log.exception("resource claims of pod %s: unexpected failure", uid)
             errors = {each.name: f"unexpected {type(error).__name__}" for each in self._claims.unread(uid)}
@@ -88,9 +85,10 @@ class ClaimWork:
         began = self._clock.monotonic()
         try:
             claim = self._claims.unused(key)
-            await self._drivers.until_known(claim.parts if claim is not None else ())
-            async with self._turn_of(key):
-                error = await self._undo(key)
+            drivers = sorted(claim.parts) if claim is not None else []
+            await self._drivers.until_known(drivers)
+            errors = await self._each(drivers, partial(self._unprepare_by, key))
+            error = next((error for error in errors if error), "")
         except Exception as failure:
             log.exception("resource claim %s/%s: unexpected failure", *key)
             error = f"unexpected {type(failure).__name__}"
@@ -99,8 +97,18 @@ class ClaimWork:
         if error:
             self._claims.unprepare_failed(key, error, now, self._clock.wall())
 
-    def _turn_of(self, key: ClaimKey) -> asyncio.Lock:
-        return self._turns.setdefault(key, asyncio.Lock())
+    def _turn_of(self, key: ClaimKey, driver: str) -> asyncio.Lock:
+        return self._turns.setdefault((key, driver), asyncio.Lock())
+
+    @staticmethod
+    async def _each(drivers: Iterable[str], work: Callable[[str], Coroutine[Any, Any, Done]]) -> list[Done]:
+        """Perform the work of the drivers at the same time, and return what each returns."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(work(driver)) for driver in drivers]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+        return [task.result() for task in tasks]
 
     async def _read(self, uid: str) -> Errors:
         """Give the pod the claims that it has not got yet, if it may have all of them; return why it cannot."""
@@ -136,51 +144,58 @@ class ClaimWork:
 
     async def _call(self, uid: str) -> Errors:
         """Have each driver prepare what it has not prepared of the pod's claims; return why it has not."""
+        await self._drivers.until_known(self._claims.to_call(uid))
         errors: Errors = {}
         calls = self._claims.to_call(uid)
-        for driver in sorted(calls):
-            missing = self._drivers.missing(driver)
-            for claim in calls[driver] if not missing else calls.pop(driver):
-                if missing:
-                    errors = dict.fromkeys(claim.names(uid), missing) | errors
-                else:
-                    self._claims.called(claim.key, driver)
-        unsaved = await self._save()
-        if unsaved:
-            return {name: unsaved for claim in self._claims.held(uid) for name in claim.names(uid)}
-        crash_point("volume.claim.saved")
-        outcomes = await asyncio.gather(*(self._drivers.prepare(driver, claims) for driver, claims in calls.items()))
-        crash_point("volume.claim.answered")
-        for (driver, claims), outcome in zip(calls.items(), outcomes, strict=True):
+        missing = {driver: why for driver in sorted(calls) if (why := self._drivers.missing(driver))}
+        for driver, why in missing.items():
+            errors = _of(uid, calls[driver], why) | errors
+        drivers = sorted(calls.keys() - missing.keys())
+        if not drivers and (unsaved := await self._save()):
+            return _of(uid, self._claims.held(uid), unsaved)
+        for found in await self._each(drivers, partial(self._prepare_by, uid)):
+            errors = found | errors
+        return errors
+
+    async def _prepare_by(self, uid: str, driver: str) -> Errors:
+        async with AsyncExitStack() as turns:
+            for claim in self._claims.held(uid):
+                if driver in claim.parts:
+                    await turns.enter_async_context(self._turn_of(claim.key, driver))
+            claims = self._claims.to_call(uid).get(driver, [])
+            for claim in claims:
+                self._claims.called(claim.key, driver)
+            unsaved = await self._save()
+            if unsaved or not claims:
+                return _of(uid, self._claims.held(uid) if unsaved else (), unsaved)
+            crash_point("volume.claim.saved")
+            outcome = await self._drivers.prepare(driver, claims)
+            crash_point("volume.claim.answered")
+            errors: Errors = {}
             for claim in claims:
                 if claim.uid in outcome.devices:
-                    self._claims.await_record(claim.key)
                     self._claims.prepared(claim.key, driver, outcome.devices[claim.uid])
                 else:
-                    errors = dict.fromkeys(claim.names(uid), outcome.errors[claim.uid]) | errors
-        if calls:
+                    errors = _of(uid, [claim], outcome.errors[claim.uid]) | errors
             await self._look()
             unsaved = await self._save()
             crash_point("volume.claim.prepared")
-        if unsaved:
-            errors = {name: unsaved for claim in self._claims.held(uid) for name in claim.names(uid)} | errors
-        return errors
+            return (_of(uid, self._claims.held(uid), unsaved) if unsaved else {}) | errors
 
-    async def _undo(self, key: ClaimKey) -> str:
-        """Have each driver unprepare the claim; return why one has not, "" = there is nothing left to do."""
-        claim = self._claims.unused(key)
-        if claim is None:
-            return ""
-        self._claims.begin_unprepare(key)
-        await self._save()  # where that fails, the next process unprepares the claim once more
-        called = sorted(driver for driver, part in claim.parts.items() if part.state is not PartState.NEW)
-        found = await asyncio.gather(*(self._undo_part(claim, driver) for driver in called))
-        crash_point("volume.claim.unprepared")
-        await self._save()
-        return next((error for error in found if error), "")
+    async def _unprepare_by(self, key: ClaimKey, driver: str) -> str:
+        """Have the driver unprepare the claim, unless a pod has got it; return why it has not, "" = it has."""
+        async with self._turn_of(key, driver):
+            claim = self._claims.begin_unprepare(key, driver)
+            if claim is None:
+                return ""
+            await self._save()  # where that fails, the next process unprepares the claim once more
+            error = await self._drivers.unprepare(driver, claim)
+            if not error:
+                self._claims.unprepared(key, driver)
+            crash_point("volume.claim.unprepared")
+            await self._save()
+            return error
 
-    async def _undo_part(self, claim: Claim, driver: str) -> str:
-        error = await self._drivers.unprepare(driver, claim)
-        if not error:
-            self._claims.unprepared(claim.key, driver)
-        return error
+
+def _of(uid: str, claims: Iterable[Claim], error: str) -> Errors:
+    return {name: error for claim in claims for name in claim.names(uid)}

@@ -1,8 +1,8 @@
 """Has the drivers of this node prepare the resource claims of pods before their containers start, and unprepare them
 after the last pod that uses them has ended; publishes how far that is (node.md 4.16).
 
-Each pod and each claim has a task of its own. A driver that hangs delays the pods with claims of it, and pods that
-share a claim with one of them.
+Each pod and each claim has a task of its own, and each of its drivers one within it. A driver that hangs delays only
+the pods with claims of it.
 """
 
 import asyncio
@@ -177,7 +177,8 @@ class ResourceClaims:
             self._bus.trouble(_TROUBLE, line)
             return line
         self._bus.trouble(_TROUBLE, None)
-        self._claims.recorded(claims)
+        if self._claims.recorded(claims):
+            self._changed.set()
         self._checkpoint.write(self._claims.claims)
         return ""
 

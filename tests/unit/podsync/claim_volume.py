@@ -83,6 +83,7 @@ class ClaimVolume:
                 else:
                     device = Device(pool="node", device=claim.name, cdi_devices=(f"example.com/gpu={claim.name}",))
                     self.claims.prepared(claim.key, driver, (device,))
+        self.claims.recorded(self.claims.claims)
         if errors:
             self.claims.pod_failed(uid, errors, now, now)
         else:

@@ -40,6 +40,7 @@ class Play:
         self.in_use: set[tuple[ClaimKey, str]] = set()  # claims that a driver may have prepared
         self.pods = 0
         self.running: dict[str, set[str]] = {}  # pod -> the claims that it has got
+        self.record: tuple[Claim, ...] = ()
 
     def step(self) -> None:
         """Let one thing happen."""
@@ -71,42 +72,57 @@ class Play:
             for driver, claims in self.node.to_call(uid).items():
                 for claim in claims:
                     self.node.called(claim.key, driver)
+                self.save()
+                for claim in claims:
                     if self.chance.random() < 0.7:
                         self.in_use.add((claim.key, driver))
                         if self.chance.random() < 0.7:
                             self.node.prepared(claim.key, driver, ())
+            if self.chance.random() < 0.7:
+                self.save()
 
     def unprepare(self) -> None:
         for key in self.node.claims_due(1e9):
             claim = self.node.unused(key)
             assert claim is not None
-            self.node.begin_unprepare(key)
-            for driver, part in claim.parts.items():
-                if part.state is not PartState.NEW and self.chance.random() < 0.7:
+            for driver in claim.parts:
+                if self.node.begin_unprepare(key, driver) is not None and self.chance.random() < 0.7:
+                    self.save()
                     self.in_use.discard((key, driver))
                     if self.chance.random() < 0.7:
                         self.node.unprepared(key, driver)
 
+    def save(self) -> None:
+        self.record = self.node.claims
+        self.node.recorded(self.record)
+
     def restart(self) -> None:
         """Kill the process; all pods are listed again."""
-        record = orjson.loads(orjson.dumps(written_record(self.node.claims, "boot")))
+        record = orjson.loads(orjson.dumps(written_record(self.record, "boot")))
         boot = self.chance.choice(("boot", "another boot"))
         self.node = ClaimsOfNode()
         self.node.restored(read_record(record, boot))
+        held = {uid: {claim.name for claim in self.node.claims if uid in claim.pods} for uid in self.running}
         for uid, names in self.running.items():
             self.node.set_pod(identity(uid), tuple(map(wanted, sorted(names))), starts=True)
+            self.running[uid] = names & held[uid]
         self.node.set_freshness(complete=True, stale=False)
 
     def check(self) -> None:
         known = {claim.key: claim for claim in self.node.claims}
+        recorded = {(claim.key, uid) for claim in self.record for uid in claim.pods}
         for key, driver in self.in_use:
             assert known[key].parts[driver].state is not PartState.NEW, "a driver has it, and nothing remembers it"
         for uid, names in self.running.items():
             assert {claim.name for claim in self.node.held(uid)} == names
             item = self.node.shown(uid, 0.0)
             for claim in item.claims if item is not None else ():
-                for driver in DRIVERS if claim.state is ClaimState.PREPARED else ():
-                    assert (("shop", claim.claim), driver) in self.in_use, "shown as prepared, and it is not in use"
+                if claim.state is ClaimState.PREPARED:
+                    key = ("shop", claim.claim)
+                    assert {(key, driver) for driver in DRIVERS} <= self.in_use, (
+                        "shown as prepared, and it is not in use"
+                    )
+                    assert (key, uid) in recorded, "shown as prepared, and a kill would lose which pod uses it"
         used = {name for names in self.running.values() for name in names}
         assert {name for _, name in self.node.claims_due(1e9)} == {name for _, name in known} - used
 
@@ -122,6 +138,7 @@ def test_what_a_driver_has_in_use_is_remembered_until_it_is_unprepared_and_pods_
     for _ in range(50):
         play.unprepare()
         play.node.release()
+        play.save()
     assert (play.in_use, play.node.claims) == (set(), ())
 
 
@@ -141,6 +158,7 @@ def test_a_pod_that_is_to_run_again_before_its_claim_is_unprepared_keeps_it() ->
     node.set_pod(identity("u"), (wanted("a"),), starts=True)
     node.use("u", wanted("a"), allocated("a", ("gpu",)))
     node.prepared(("shop", "a"), "gpu", ())
+    node.recorded(node.claims)
     node.end_pod("u")
     assert (node.claims_due(0.0), node.release()) == ([("shop", "a")], [])
     node.set_pod(identity("u"), (wanted("a"),), starts=True)
@@ -158,6 +176,7 @@ def test_a_pod_that_names_a_claim_twice_has_it_by_both_names_and_needs_nothing_m
         node.use("u", requested, allocated("a", ("gpu",)))
     assert {driver: [claim.name for claim in claims] for driver, claims in node.to_call("u").items()} == {"gpu": ["a"]}
     node.prepared(("shop", "a"), "gpu", ())
+    node.recorded(node.claims)
     assert (node.unread("u"), node.pods_due(0.0)) == ((), [])
     item = node.shown("u", 0.0)
     assert item is not None and [(claim.name, claim.state) for claim in item.claims] == [
@@ -211,12 +230,14 @@ def test_a_claim_whose_specifications_were_there_once_is_prepared_again_when_the
     device = Device(pool="p", device="d", cdi_devices=("e.com/gpu=0", "e.com/gpu=1"))
     for driver in DRIVERS:
         node.prepared(key, driver, (device,) if driver == "gpu" else ())
+    node.recorded(node.claims)
     for devices in (set(), {"e.com/gpu=0"}):
         assert (node.set_specifications(devices), node.pods_due(0.0)) == ([], []), "they were never there"
     assert node.set_specifications({"e.com/gpu=0", "e.com/gpu=1", "e.com/nic=0"}) == []
     [(lost, driver)] = node.set_specifications({"e.com/gpu=0"})
     assert (lost.key, driver, node.pods_due(0.0), set(node.to_call("u"))) == (key, "gpu", ["u"], {"gpu"})
     node.prepared(key, "gpu", (device,))
+    node.recorded(node.claims)
     assert (node.set_specifications(set()), node.pods_due(0.0)) == ([], []), "the driver does not write them here"
 
 

@@ -36,7 +36,8 @@ class ClaimsOfNode:
         self._ended: set[str] = set()  # UIDs of pods that have ended and use a claim
         self._claims = KeptClaims()
         self._unprepare: dict[ClaimKey, Failures] = {}
-        self._unsaved: set[ClaimKey] = set()  # not shown as prepared until the record has them so
+        # Claims of pods (UIDs) that are not shown as prepared before the record has them so, with their use by the pod.
+        self._unsaved: set[tuple[str, ClaimKey]] = set()
         self._knows_all = False  # every pod that is not among `_pods` has ended
 
     @property
@@ -160,6 +161,7 @@ class ClaimsOfNode:
             text = f"old ResourceClaim with same name {claim.name} and different UID {claim.uid} still exists"
             raise ClaimError(f"{text} (previous pod force-deleted?!)")
         self._unprepare.pop(key, None)
+        self._unsaved.add((uid, key))
         self._claims.put(claim.used_by(uid, requested.name, requested.containers))
 
     def held(self, uid: str) -> list[Claim]:
@@ -168,13 +170,14 @@ class ClaimsOfNode:
 
     def _held(self, uid: str) -> dict[str, Claim]:
         """Return the claims that the pod has got, by their names within the pod, as the record has them."""
-        claims = (claim.unsettled() if claim.key in self._unsaved else claim for claim in self._claims.of_pod(uid))
+        unsaved = self._unsaved
+        claims = (each.unsettled() if (uid, each.key) in unsaved else each for each in self._claims.of_pod(uid))
         return {name: claim for claim in claims for name in claim.names(uid)}
 
     def to_call(self, uid: str) -> dict[str, list[Claim]]:
-        """Return the drivers to call for the pod, each with the claims that it has not prepared."""
+        """Return the drivers to call for the pod, each with the claims that it has not prepared; {} = it has ended."""
         calls: dict[str, list[Claim]] = {}
-        for claim in self._claims.of_pod(uid):
+        for claim in self._claims.of_pod(uid) if uid in self._pods else ():
             for driver, part in claim.parts.items():
                 if part.state is not PartState.PREPARED:
                     calls.setdefault(driver, []).append(claim)
@@ -187,16 +190,18 @@ class ClaimsOfNode:
         self._put_part(key, driver, Part(state=PartState.CALLED, devices=devices))
 
     def prepared(self, key: ClaimKey, driver: str, devices: tuple[Device, ...]) -> None:
-        """Note that the driver has prepared the claim."""
+        """Note that the driver has prepared the claim, which is shown once the record has it: a kill before that has it
+        prepared again."""
         self._put_part(key, driver, Part(state=PartState.PREPARED, devices=devices))
+        if (claim := self._claims.get(key)) is not None:
+            self._unsaved |= {(uid, key) for uid in claim.pods}
 
-    def await_record(self, key: ClaimKey) -> None:
-        """Show the claim as prepared only once the record has it so: a kill before that has it prepared again."""
-        self._unsaved.add(key)
-
-    def recorded(self, claims: Iterable[Claim]) -> None:
-        """Note that the record has these claims, as they were when it was written."""
-        self._unsaved -= {claim.key for claim in claims if claim.is_prepared}
+    def recorded(self, claims: Iterable[Claim]) -> bool:
+        """Note that the record has these claims, as they were when it was written; return whether a pod can be shown
+        more of them."""
+        before = len(self._unsaved)
+        self._unsaved -= {(uid, claim.key) for claim in claims if claim.is_prepared for uid in claim.pods}
+        return len(self._unsaved) < before
 
     def set_specifications(self, devices: Set[str]) -> list[tuple[Claim, str]]:
         """Note of which CDI devices the machine has specifications. Return the claims whose specifications were there
@@ -237,11 +242,16 @@ class ClaimsOfNode:
         claim = self._claims.get(key)
         return claim if claim is not None and self.is_unused(claim) else None
 
-    def begin_unprepare(self, key: ClaimKey) -> None:
-        """Note that the drivers are going to be called to unprepare the claim: a pod that gets it from now on has it
-        prepared again, whatever the outcome of the calls."""
-        if (claim := self._claims.get(key)) is not None:
-            self._claims.put(claim.unsettled())
+    def begin_unprepare(self, key: ClaimKey, driver: str) -> Claim | None:
+        """Note that the driver is going to be called to unprepare the claim, and return the claim: a pod that gets it
+        from now on has it prepared again, whatever the outcome of the call. None = a pod needs it, or the driver has
+        unprepared it."""
+        claim = self.unused(key)
+        part = claim.parts.get(driver, Part()) if claim is not None else Part()
+        if part.state is PartState.NEW:
+            return None
+        self._put_part(key, driver, part.unsettled())
+        return claim
 
     def unprepared(self, key: ClaimKey, driver: str) -> None:
         """Note that the driver has unprepared the claim."""
@@ -263,9 +273,9 @@ class ClaimsOfNode:
             released += gone
             for uid in gone:
                 claim = claim.without(uid)
+                self._unsaved.discard((uid, claim.key))
             if unused:
                 self._claims.remove(claim.key)
-                self._unsaved.discard(claim.key)
                 self._unprepare.pop(claim.key, None)
             elif gone:
                 self._claims.put(claim)
