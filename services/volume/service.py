@@ -21,7 +21,7 @@ from bus.messages.streams import (
     VOLUMES_REPORTED,
     events_of,
 )
-from bus.messages.volume import GetVolumeUsage, PrepareSubpath, ReleaseSubpaths
+from bus.messages.volume import GetVolumeUsage, PrepareSubpath, RegisteredPlugin, ReleaseSubpaths
 from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.frame.restarted import restarted
@@ -128,7 +128,7 @@ class Volume:
         def on_drivers() -> None:
             self._connections.drivers_changed()
             self._reconciliation.on_drivers()
-            self._claims.drivers_changed()
+            self._claims.drivers_changed(self._dra_sockets())
 
         registration.on_change = on_drivers
 
@@ -154,6 +154,14 @@ class Volume:
         bus.answer(GetPreferredAllocation, devices.prefer)
         bus.answer(AllocateDevices, devices.allocate)
         bus.answer(PreStartContainer, devices.pre_start)
+
+    def _dra_sockets(self) -> dict[str, list[tuple[RegisteredPlugin, bool]]]:
+        """Return the sockets of each DRA driver, and whether it listens there."""
+        found, listens = self._registration, self._connections.listens
+        return {
+            name: [(plugin, listens(plugin.endpoint)) for plugin in found.endpoints(DRA, name)]
+            for name in found.registered(DRA)
+        }
 
     async def run(self) -> None:
         """Reconcile whenever something changed and register plugins, until cancelled; mounts are left as they are."""

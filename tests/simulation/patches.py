@@ -18,7 +18,7 @@ from services.volume.controllers.plugin_registration import PluginRegistration
 from shared.config.effective import EffectiveConfig
 from shared.host import cgroup_layout
 from shared.model.frozen_copy import replace
-from tests.simulation.claim_driver import SimulatedDriver
+from tests.simulation.claim_driver import DRIVER, SimulatedDriver
 from tests.simulation.device_plugin import SimulatedPlugin
 from tests.simulation.placement import AMOUNTS, MACHINE
 
@@ -143,10 +143,14 @@ def with_claims(driver: SimulatedDriver, boot_id: Callable[[], str]) -> Iterator
     def endpoints(_: PluginRegistration, kind: str, name: str) -> list[RegisteredPlugin]:
         return driver.endpoints(kind, name)
 
+    def registered(_: PluginRegistration, kind: str) -> dict[str, RegisteredPlugin]:
+        return {plugin.name: plugin for plugin in driver.endpoints(kind, DRIVER)}
+
     with (
         mock.patch.object(PluginRegistration, "run", run),
         mock.patch.object(PluginRegistration, "endpoints", endpoints),
-        mock.patch.object(PluginRegistration, "registered", lambda *_: {}),
+        mock.patch.object(PluginRegistration, "registered", registered),
+        mock.patch.object(PluginRegistration, "sockets", lambda *_: []),  # no connection is kept to them
         mock.patch.object(PluginRegistration, "complete", True),
         mock.patch(f"{volume}.dra_drivers.prepare", driver.prepare),
         mock.patch(f"{volume}.dra_drivers.unprepare", driver.unprepare),

@@ -94,8 +94,8 @@ class ClaimWork:
             error = f"unexpected {type(failure).__name__}"
         now = self._clock.monotonic()
         self._measure(UNPREPARE, now - began, failed=bool(error))
-        if error:
-            self._claims.unprepare_failed(key, error, now, self._clock.wall())
+        if error and self._claims.unprepare_failed(key, error, now, self._clock.wall()):
+            log.warning("resource claim %s/%s of no pod is not unprepared: %s", *key, error)
 
     def _turn_of(self, key: ClaimKey, driver: str) -> asyncio.Lock:
         return self._turns.setdefault((key, driver), asyncio.Lock())

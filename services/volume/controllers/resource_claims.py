@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -74,6 +74,9 @@ class ResourceClaims:
         self._threads = Threads("resource claim record", 1, clock)
         self._tasks: dict[str | ClaimKey, asyncio.Task[None]] = {}  # by pod UID, or key of a claim
         self._changed = asyncio.Event()
+        self._sockets: Mapping[str, object] = {}  # by driver
+        self._writing = asyncio.Lock()
+        self._saves, self._written, self._unwritten = 0, 0, ""  # saves asked for, and written; why the last one is not
 
     def on_volumes(self, change: Change[PodVolumes]) -> None:
         """Follow `pods.volumes`."""
@@ -88,14 +91,16 @@ class ResourceClaims:
                 self._claims.withdraw_pod(uid)
             case Freshness(complete, stale):
                 self._claims.set_freshness(complete=complete, stale=stale)
-        if self._claims.pods() or self._stream.keys():
+        if self._claims.has_pods or self._stream.keys():
             self._changed.set()
 
-    def drivers_changed(self) -> None:
-        """Try again what waits after a failure: a driver has come or gone, or all that are there are known."""
+    def drivers_changed(self, drivers: Mapping[str, object]) -> None:
+        """Try again what waits for a driver that has come or gone. `drivers`: the sockets by name, and whether a driver
+        listens there. Called also when all drivers that are there are known."""
         self._drivers.drivers_changed()
         self._health.drivers_changed()
-        self._claims.retry()
+        before, self._sockets = self._sockets, drivers
+        self._claims.retry({name for name in {*before, *drivers} if before.get(name) != drivers.get(name)})
         self._changed.set()
 
     async def run(self) -> None:
@@ -149,7 +154,7 @@ class ResourceClaims:
             with contextlib.suppress(UnencodableError):  # which is logged: the other pods do not wait for this one
                 self._publish(uid, now)
         self._stream.mark_complete()
-        self._report()
+        self._report(now)
         for uid in self._claims.pods_due(now):
             self._begin(uid, self._work.prepare)
         for key in self._claims.claims_due(now):
@@ -168,7 +173,18 @@ class ResourceClaims:
             self._changed.set()
 
     async def _save(self) -> str:
-        """Write the record; return why it cannot be written, which is a trouble, too."""
+        """Write the record; return why it cannot be written, which is a trouble, too. What is to be saved while it is
+        written is written at once thereafter."""
+        self._saves += 1
+        number = self._saves
+        async with self._writing:
+            if self._written < number:
+                number = self._saves
+                self._unwritten = await self._write()
+                self._written = number
+            return self._unwritten
+
+    async def _write(self) -> str:
         claims = self._claims.claims
         try:
             await self._threads.call(self._record.save, claims)
@@ -211,13 +227,7 @@ class ResourceClaims:
                 )
             )
 
-    def _report(self) -> None:
+    def _report(self, now: float) -> None:
         """Name the claims that could not be unprepared for a long time."""
-        items = [item for uid in sorted(self._stream.keys()) if (item := self._stream.get(uid)) is not None]
-        lines = dict.fromkeys(
-            f"ResourceClaim {claim.claim}: {claim.error} (start the driver)"
-            for item in items
-            if item.overdue
-            for claim in item.claims
-        )
-        self._bus.trouble(_OVERDUE, "; ".join(list(lines)[:_MAX_SHOWN_CLAIMS]) or None)
+        lines = [f"ResourceClaim {name}: {error} (start the driver)" for name, error in self._claims.overdue(now)]
+        self._bus.trouble(_OVERDUE, "; ".join(lines[:_MAX_SHOWN_CLAIMS]) or None)

@@ -12,6 +12,7 @@ from bus.messages.podsync import PodState
 from services.volume.adapters import claim_files
 from services.volume.controllers import claim_checkpoint, specification_watch
 from services.volume.controllers.claim_checkpoint import ClaimCheckpoint
+from services.volume.core.resource_claims import shown_claims
 from services.volume.core.resource_claims.dra_state import (
     FILE_NAME,
     ClaimDevice,
@@ -119,6 +120,22 @@ async def test_what_a_go_kubelet_prepared_for_a_pod_that_is_gone_is_unprepared_o
         node.node.admitted.mark_complete()
         await until(lambda: driver.calls(UNPREPARE) == [["gone"]])
         await until(lambda: listed(node).keys() == {"kept"})
+
+
+async def test_a_claim_of_no_pod_whose_driver_is_away_is_named_in_the_log_and_later_as_a_trouble(
+    node: ClaimNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    take_over(node, prepared_claim("gpu"))
+    error = f"DRA driver {GPU} is not registered"
+    async with node.node.volume():
+        await until(lambda: f"resource claim shop/gpu of no pod is not unprepared: {error}" in caplog.text)
+        monkeypatch.setattr(shown_claims, "MAX_UNPREPARE_SECONDS", 0.0)
+        text = f"ResourceClaim gpu: unprepare dynamic resources: {error} (start the driver)"
+        await node.node.until_troubles(text)
+        assert caplog.text.count("resource claim shop/gpu of no pod") == 1
+        driver = node.started_driver()
+        await until(lambda: driver.calls(UNPREPARE) == [["gpu"]])
+        await node.node.until_troubles()
 
 
 async def test_what_a_go_kubelet_prepared_since_the_node_was_given_back_to_it_is_taken_over_too(

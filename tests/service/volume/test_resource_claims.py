@@ -3,18 +3,21 @@ is published, what a driver is called for, and what a bad driver or claim costs 
 
 import asyncio
 import math
+import threading
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from bus import codec
 from bus.messages.podsync import PodState
 from bus.messages.resource_claims import ClaimDevice, ClaimState, PodClaim
-from services.volume.adapters import dra_drivers
+from services.volume.adapters import claim_files, dra_drivers
 from services.volume.core.resource_claims import claim_failures, shown_claims
 from services.volume.core.resource_claims.claim import ClaimKey
 from services.volume.core.resource_claims.claims_of_node import ClaimsOfNode
+from shared.files.atomic import write_atomically
 from shared.time.backoff import Backoff
 from tests.programs.dra_driver import PREPARE, UNPREPARE, V1, V1BETA1
 from tests.service.volume.claim_node import GPU, NIC, ClaimNode, claim_node, until
@@ -371,6 +374,56 @@ async def test_a_pod_whose_devices_are_too_large_for_a_message_delays_no_other(
         await node.until_prepared("v")
         node.end("u")
         await until(lambda: driver.prepared() == {"uid-of-other": "other"})
+
+
+async def test_pods_that_start_together_share_the_writes_of_the_record(
+    node: ClaimNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_end = threading.Event(), threading.Event()
+    written: list[bytes] = []
+
+    def write(path: Path, content: bytes, mode: int = 0o600) -> None:
+        if path == node.record:
+            written.append(content)
+            began.set()
+            may_end.wait(WAIT_SECONDS)
+        write_atomically(path, content, mode)
+
+    monkeypatch.setattr(claim_files, "write_atomically", write)
+    driver = node.started_driver()
+    uids = [f"u{number}" for number in range(30)]
+    for uid in uids:
+        node.put(f"gpu-{uid}", uid)
+    node.admit(uids[0], f"gpu-{uids[0]}")
+    async with node.node.volume():
+        try:
+            await until(began.is_set)
+            for uid in uids[1:]:
+                node.admit(uid, f"gpu-{uid}")
+            await until(lambda: sum(node.read.values()) == 30)
+            node.admit("w", "unknown")
+            await node.until_error("w")  # by then the others wait to be saved, too
+        finally:
+            may_end.set()
+        for uid in uids:
+            await node.until_prepared(uid)
+    assert sum(b'"state":"prepared"' not in content for content in written) < 15
+    assert len(driver.calls(PREPARE)) == 30
+
+
+async def test_a_pod_that_waits_reads_nothing_again_when_a_driver_of_others_comes(
+    node: ClaimNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_failures, "RETRIES", Backoff(initial=3600.0))
+    node.admit("u", "unknown")
+    node.put("none", "v", drivers=())
+    async with node.node.volume():
+        await node.until_error("u")
+        node.started_driver(NIC)
+        await node.node.registered.until(bool)
+        node.admit("v", "none")
+        await node.until_prepared("v")
+        assert node.read["unknown"] == 1
 
 
 async def test_many_pods_of_one_driver_are_prepared(node: ClaimNode) -> None:

@@ -203,8 +203,48 @@ def test_failures_are_tried_again_later_and_later_and_at_once_when_a_driver_has_
     assert node.pods_due(now) == ["u"], "it needs something else now"
     node.pod_failed("u", {"a": "no"}, now, now)
     assert node.pods_due(now) == []
-    node.retry()
+    node.use("u", wanted("a"), allocated("a"))
+    node.retry({"other"})
+    assert node.pods_due(now) == []
+    node.retry({"gpu", "other"})
     assert node.pods_due(now) == ["u"]
+
+
+def test_a_claim_that_is_not_unprepared_is_tried_again_at_once_when_its_driver_has_come() -> None:
+    node = ClaimsOfNode()
+    node.restored([Claim(uid="x", name="a", namespace="shop", parts={"gpu": Part(state=PartState.CALLED)})])
+    assert node.claims_due(0.0) == [("shop", "a")]
+    assert node.unprepare_failed(("shop", "a"), "no", 0.0, 0.0), "no pod shows it"
+    assert not node.unprepare_failed(("shop", "a"), "no", 1.0, 1.0), "it is known"
+    node.retry({"nic"})
+    assert node.claims_due(1.0) == []
+    node.retry({"gpu"})
+    assert node.claims_due(1.0) == [("shop", "a")]
+
+
+class Requested(tuple[RequestedClaim, ...]):
+    """Counts how often somebody looks whether a pod requests claims."""
+
+    looks = 0
+
+    def __bool__(self) -> bool:
+        Requested.looks += 1
+        return super().__len__() > 0
+
+
+def test_a_change_of_a_pod_looks_at_no_other_pod_where_none_has_claims() -> None:
+    node = ClaimsOfNode()
+    for number in range(100):
+        node.set_pod(identity(f"pod{number}"), Requested(), starts=True)
+    Requested.looks = 0
+    node.set_pod(identity("new"), Requested(), starts=True)
+    found = [node.has_pods]
+    assert Requested.looks <= 1
+    node.set_pod(identity("new"), (wanted("a"),), starts=True)
+    found.append(node.has_pods)
+    assert node.pods() == {"new"}
+    node.set_pod(identity("new"), (), starts=True)
+    assert [*found, node.has_pods] == [False, True, False]
 
 
 def test_an_error_keeps_the_time_since_when_it_is_there() -> None:

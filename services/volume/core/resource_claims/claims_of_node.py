@@ -15,7 +15,7 @@ from services.volume.core.resource_claims.claim_failures import Failures
 from services.volume.core.resource_claims.driver_checks import Device
 from services.volume.core.resource_claims.kept_claims import KeptClaims
 from services.volume.core.resource_claims.pod_claims import AllocatedClaim, ClaimError, PodIdentity, RequestedClaim
-from services.volume.core.resource_claims.shown_claims import ended_pod, running_pod
+from services.volume.core.resource_claims.shown_claims import ended_pod, is_overdue, running_pod
 
 _PREPARE, _UNPREPARE = "prepare dynamic resources: ", "unprepare dynamic resources: "
 
@@ -33,6 +33,7 @@ class ClaimsOfNode:
 
     def __init__(self) -> None:
         self._pods: dict[str, _Pod] = {}
+        self._needing: set[str] = set()  # UIDs of those that need a claim
         self._ended: set[str] = set()  # UIDs of pods that have ended and use a claim
         self._claims = KeptClaims()
         self._unprepare: dict[ClaimKey, Failures] = {}
@@ -63,18 +64,20 @@ class ClaimsOfNode:
             pod.failures.retry()
         failures = pod.failures if pod is not None else Failures()
         self._pods[identity.uid] = pod = _Pod(identity, requested, starts, failures)
+        (self._needing.add if requested else self._needing.discard)(identity.uid)
         self._ended.discard(identity.uid)
         self._name_uses(pod)
 
     def end_pod(self, uid: str) -> None:
         """Note that the containers of the pod are gone."""
-        self._pods.pop(uid, None)
+        self.withdraw_pod(uid)
         if uid in self._claims.pods():
             self._ended.add(uid)
 
     def withdraw_pod(self, uid: str) -> None:
         """Note that nothing is known of the pod any more. It counts as ended once every pod is known."""
         self._pods.pop(uid, None)
+        self._needing.discard(uid)
 
     def set_freshness(self, *, complete: bool, stale: bool) -> None:
         """Note whether every pod is known."""
@@ -87,8 +90,12 @@ class ClaimsOfNode:
 
     def pods(self) -> set[str]:
         """Return the UIDs of the pods that need or use a claim."""
-        need = {uid for uid, pod in self._pods.items() if pod.requested}
-        return need | self._claims.pods()
+        return self._needing | self._claims.pods()
+
+    @property
+    def has_pods(self) -> bool:
+        """Return whether a pod needs or uses a claim."""
+        return bool(self._needing or self._claims.pods())
 
     def _name_uses(self, pod: _Pod) -> None:
         """Name the claims that another kubelet has prepared for the pod: it kept no names of claims within pods."""
@@ -257,9 +264,18 @@ class ClaimsOfNode:
         """Note that the driver has unprepared the claim."""
         self._put_part(key, driver, Part())
 
-    def unprepare_failed(self, key: ClaimKey, error: str, now: float, wall: float) -> None:
-        """Note why the claim is not unprepared."""
-        self._unprepare.setdefault(key, Failures()).failed({"": f"{_UNPREPARE}{error}"}, now, wall)
+    def unprepare_failed(self, key: ClaimKey, error: str, now: float, wall: float) -> bool:
+        """Note why the claim is not unprepared; return whether that is new and no item of a pod shows it."""
+        failures = self._unprepare.setdefault(key, Failures())
+        before = failures.errors
+        failures.failed({"": f"{_UNPREPARE}{error}"}, now, wall)
+        claim = self._claims.get(key)
+        return claim is not None and not claim.pods and failures.errors != before
+
+    def overdue(self, now: float) -> list[tuple[str, str]]:
+        """Return name and error of each claim that could not be unprepared for a long time."""
+        late = [key for key in self._to_unprepare() if is_overdue(self._failures(key), now)]
+        return [(key[1], self._failures(key).errors[""][0]) for key in late]
 
     def release(self) -> list[str]:
         """End the uses by pods that have ended, where the claim is used by others or all drivers have unprepared it;
@@ -282,10 +298,15 @@ class ClaimsOfNode:
         self._ended.intersection_update(self._claims.pods())
         return released
 
-    def retry(self) -> None:
-        """Let everything that waits after a failure be tried now, because a driver has come."""
-        for failures in (*(pod.failures for pod in self._pods.values()), *self._unprepare.values()):
-            failures.retry()
+    def retry(self, drivers: Set[str]) -> None:
+        """Let what waits after a failure be tried now where these drivers have a part in it: they have come or gone."""
+        for uid, pod in self._pods.items():
+            if not drivers.isdisjoint(self.to_call(uid)):
+                pod.failures.retry()
+        for key, failures in self._unprepare.items():
+            claim = self._claims.get(key)
+            if claim is not None and not drivers.isdisjoint(claim.parts):
+                failures.retry()
 
     def _failures(self, key: ClaimKey) -> Failures:
         return self._unprepare.get(key) or Failures()

@@ -37,8 +37,13 @@ def ended_pod(uid: str, held: Mapping[str, Claim], failures: Mapping[str, Failur
         error, since = failures[name].errors.get("", _NO_ERROR)
         state = ClaimState.UNPREPARING
         claims.append(PodClaim(name=name, claim=claim.name, state=state, uid=claim.uid, error=error, since=since))
-    overdue = all(each.count and now - each.began >= MAX_UNPREPARE_SECONDS for each in failures.values())
+    overdue = all(is_overdue(each, now) for each in failures.values())
     return PodClaims(uid=uid, claims=tuple(claims), overdue=overdue)
+
+
+def is_overdue(failures: Failures, now: float) -> bool:
+    """Return whether unpreparing has failed for so long that nothing needs to wait for it."""
+    return failures.count > 0 and now - failures.began >= MAX_UNPREPARE_SECONDS
 
 
 def with_health(item: PodClaims, health: DeviceHealth, now: float) -> PodClaims:
