@@ -53,6 +53,7 @@ class DevicePlugins:
         self._registered = metrics.counter(REGISTRATIONS)
         self._threads = _threads(clock)
         self._saved: dict[str, PluginSocket] = {}
+        self._saving = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by resource
         self._changed = asyncio.Event()
         self._restored = asyncio.Event()
@@ -149,19 +150,22 @@ class DevicePlugins:
             raise
 
     async def _save(self) -> None:
-        """Save the sockets, if one has changed. Where that fails, which is a trouble, the registrations count in this
-        process only."""
-        sockets = self._resources.sockets()
-        if sockets == self._saved:
-            return
-        try:
-            await self._threads.call(self._record.save, sockets)
-        except OSError as error:
-            line = f"{self._record.path}: cannot be written: {error.strerror} (free space or repair the file system)"
-            self._bus.trouble(_RECORD_TROUBLE, line)
-        else:
-            self._saved = sockets
-            self._bus.trouble(_RECORD_TROUBLE, None)
+        """Save the sockets once a write under way has ended, if they are other ones than those of the record. Where
+        that fails, which is a trouble, the registrations count in this process only."""
+        async with self._saving:
+            sockets = self._resources.sockets()
+            if sockets == self._saved:
+                return
+            try:
+                await self._threads.call(self._record.save, sockets)
+            except OSError as error:
+                line = (
+                    f"{self._record.path}: cannot be written: {error.strerror} (free space or repair the file system)"
+                )
+                self._bus.trouble(_RECORD_TROUBLE, line)
+            else:
+                self._saved = sockets
+                self._bus.trouble(_RECORD_TROUBLE, None)
 
     def _follow(self, resource: str, number: int, endpoint: str) -> None:
         self._end(resource)

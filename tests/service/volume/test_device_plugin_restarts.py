@@ -3,10 +3,15 @@
 
 import asyncio
 import json
+import threading
+from pathlib import Path
 
 import pytest
 
+from services.volume.adapters import device_plugin_files
 from services.volume.controllers import device_plugins
+from services.volume.core.device_plugins.device_resources import DeviceResources, PluginSocket
+from shared.files.atomic import write_atomically
 from shared.plugin_grpc import serving
 from tests.service.volume.device_plugins import GPU, NIC, Plugins, healthy
 from tests.support.waits.deadline import WAIT_SECONDS
@@ -44,6 +49,47 @@ async def test_a_process_killed_before_it_answers_a_registration_leaves_it_to_th
         assert await registering != ""
     async with plugins.node.volume():
         await plugins.until(lambda gpu: gpu.connected)
+
+
+async def test_a_plugin_that_registers_again_while_another_one_is_being_saved_is_registered_once_the_record_has_it(
+    plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process killed after the answer would otherwise leave the socket of the other one to the next process."""
+    registered = DeviceResources.registered
+    accepted: list[str] = []
+    writing, may_end = threading.Event(), threading.Event()
+
+    def note(resources: DeviceResources, resource: str, socket: PluginSocket, now: float, wall: float) -> int:
+        accepted.append(socket.endpoint)
+        return registered(resources, resource, socket, now, wall)
+
+    def write(path: Path, content: bytes, mode: int = 0o600) -> None:
+        if path.name == "device_plugins.json" and b"second.sock" in content:
+            writing.set()
+            may_end.wait(WAIT_SECONDS)
+        write_atomically(path, content, mode)
+
+    first, second = plugins.plugin(), plugins.plugin(socket="second.sock")
+    record = plugins.node.root / device_plugins.RECORD
+    async with plugins.node.volume():
+        await plugins.register(first)
+        await plugins.until(lambda gpu: gpu.connected)
+        monkeypatch.setattr(DeviceResources, "registered", note)
+        monkeypatch.setattr(device_plugin_files, "write_atomically", write)
+        try:
+            registering = asyncio.create_task(plugins.register(second))
+            assert await asyncio.to_thread(writing.wait, WAIT_SECONDS)
+            again = asyncio.create_task(asyncio.to_thread(first.register))
+            async with asyncio.timeout(WAIT_SECONDS):
+                while str(first.socket) not in accepted:
+                    await asyncio.sleep(0.01)
+            await asyncio.wait([again], timeout=1.0)
+            assert not again.done(), "its registration counts, and is not on disk"
+        finally:
+            may_end.set()
+        await again
+        assert json.loads(record.read_text())[GPU]["endpoint"] == str(first.socket)
+        assert await registering == ""
 
 
 async def test_a_plugin_that_is_away_after_a_restart_is_known_as_not_connected(plugins: Plugins) -> None:
