@@ -1,6 +1,7 @@
 """Builds podsync: the core from the checkpoint, the calls, the loop with its workers, followers and housekeeping."""
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,6 @@ from services.podsync.adapters.node_facts_reader import (
 from services.podsync.adapters.node_placer import device_placer, read_node_placer, with_placement
 from services.podsync.adapters.placement_files import PlacementFiles
 from services.podsync.adapters.pod.subpaths import Subpaths
-from services.podsync.adapters.start_conflicts import RECORD, StartConflicts
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryFiles
 from services.podsync.controllers.cpu_metrics import CpuMetrics
@@ -42,6 +42,7 @@ from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.controllers.published_resources import PublishedResources
 from services.podsync.controllers.pull_watch import PullWatch
 from services.podsync.controllers.start_pressure import StartPressure, available_cpus
+from services.podsync.core.checkpoints.start_conflicts import StartConflicts
 from services.podsync.core.machine import PodSync, Settings
 from services.podsync.core.shutdown.record import is_unfinished
 from services.podsync.core.start_order.places import start_places
@@ -56,7 +57,10 @@ from shared.model.device_action import DeviceAction
 from shared.model.frozen_copy import replace
 from shared.model.shutdown_groups import MAX_STATUS_SECONDS, configured_groups, total_seconds
 
+log = logging.getLogger(__name__)
+
 TICK_SECONDS = 1.0
+PLACEMENT = "placement"  # key of the record of the agent's start
 PRESSURE = "pressure"  # key of the record of the conditions' transitions
 SHUTDOWN = "shutdown"  # key of the record of the machine's shutdown
 
@@ -82,12 +86,13 @@ class PodSyncService:
         resources = read_node_resources(config)
         facts = read_node_facts(config, resources, cgroup_v2=cgroup_layout.find_hierarchies().unified is not None)
         generation = supervisor_generation()
-        self.conflicts = StartConflicts(self.node_checkpoint, node.get(RECORD, {}), generation)
-        placer = read_node_placer(config, on_conflict=self.conflicts.report)
+        conflicts = StartConflicts(node.get(PLACEMENT, {}), generation)
+        placer = read_node_placer(config, on_conflict=conflicts.report)
         placement_files = PlacementFiles(Path(config.root_dir))
-        inherited = read_inherited_placements(config, placer, placement_files, self.conflicts.report)
-        if placer is not None:
-            self.conflicts.passed()
+        inherited = read_inherited_placements(config, placer, placement_files, conflicts.report)
+        if placer is not None and conflicts.record is not None:
+            self.node_checkpoint.save(PLACEMENT, conflicts.record)
+        self._changed_machine = conflicts.trouble
         settings = Settings(
             boot=steady.boot,
             started_at=clock.monotonic(),
@@ -201,7 +206,9 @@ class PodSyncService:
 
     async def run(self) -> None:
         """Continue from the checkpoint, and report once a second whether a worker is overdue, until cancelled."""
-        self.conflicts.announce(self.bus.trouble)
+        if self._changed_machine is not None:
+            log.warning("%s", self._changed_machine)
+            self.bus.trouble("changed machine", self._changed_machine)
         self.loop.start()
         self.eviction.start()
         self.shutdown.start()

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from bus.messages.device_plugins import MAX_DEVICES, MAX_RESOURCES
 from services.podsync.adapters.allocation_bytes import read_answer
 from services.podsync.adapters.placement_files import PlacementFiles
-from services.podsync.adapters.start_conflicts import refuse
 from services.podsync.core.checkpoints.cpu_state import CpuState
 from services.podsync.core.checkpoints.device_takeover import devices_of
 from services.podsync.core.checkpoints.memory_state import MemoryState
@@ -21,6 +20,7 @@ from services.podsync.core.checkpoints.start_checks import (
     start_error,
     unknown_nodes,
 )
+from services.podsync.core.checkpoints.start_conflicts import refuse
 from services.podsync.core.checkpoints.takeover import placements_of
 from services.podsync.core.placement.cpu_policy import CpuOption
 from services.podsync.core.placement.placing import NodePlacer

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bus.messages.podsync import NodeResources
-from services.podsync.adapters.start_conflicts import refuse
 from services.podsync.adapters.timed_placer import TimedPlacer
+from services.podsync.core.checkpoints.start_conflicts import refuse
 from services.podsync.core.placement import cpu_policy, memory_accounting
 from services.podsync.core.placement.cpu_policy import CpuOption, CpuSettings
 from services.podsync.core.placement.memory_accounting import MEMORY, MemorySettings
