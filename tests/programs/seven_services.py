@@ -21,13 +21,16 @@ from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeImage, NodeImages, NodeObserved
 from bus.messages.pod_preview import GetPodPreview, PodPreview, PreviewedImage
 from bus.messages.podsync import AdmittedPod, GivenDevices, NodeResources, NumaMemory, PodState, PodStatus
+from bus.messages.resource_claims import ClaimDevice, ClaimState, PodClaim, PodClaims
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import (
     CERTIFICATES,
+    CLAIMS_PREPARED,
     DEVICES_RESOURCES,
     NODE_IMAGES,
     NODE_OBSERVED,
     NODE_RESOURCES,
+    PLUGINS_REGISTERED,
     PODS_ADMITTED,
     PODS_DESIRED,
     PODS_STATUS,
@@ -36,7 +39,7 @@ from bus.messages.streams import (
     Stream,
     events_of,
 )
-from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
+from bus.messages.volume import MountedVolume, MountedVolumes, RegisteredPlugin, VolumeState
 from bus.process_bus import ProcessBus
 from services.frame.generation import generation_of
 from shared.model.frozen_copy import replace
@@ -69,6 +72,9 @@ GPUS = (
     Device(id="gpu-1", healthy=False, nodes=(0, 1), since=2e9 + 60),
 )
 DEVICES = DeviceResource(resource="example.com/gpu", connected=True, since=2e9, devices=GPUS)
+DRIVER = RegisteredPlugin(type="DRAPlugin", name="nic.example.com", endpoint="/nic.sock", version="v1.DRAPlugin")
+CLAIM_DEVICE = ClaimDevice(driver=DRIVER.name, pool="here", device="nic-0", health="Unhealthy", message="no link")
+CLAIM = PodClaim(name="net", claim="net-claim", state=ClaimState.PREPARED, devices=(CLAIM_DEVICE,))
 ENVIRONMENT = [{"name": f"VARIABLE_{number}", "value": "x" * 40} for number in range(40)]  # a pod of some kilobytes
 
 
@@ -171,6 +177,11 @@ def publish(bus: ProcessBus, count: int, run_dir: Path) -> None:
         devices_of_plugins = bus.own(DEVICES_RESOURCES)
         devices_of_plugins.put(DEVICES.resource, DEVICES)
         devices_of_plugins.mark_complete()
+        plugins, claims = bus.own(PLUGINS_REGISTERED), bus.own(CLAIMS_PREPARED)
+        plugins.put(f"{DRIVER.type}/{DRIVER.name}", DRIVER)
+        plugins.mark_complete()
+        claims.put("u2", PodClaims(uid="u2", claims=(CLAIM,)))
+        claims.mark_complete()
     if bus.service == "pleg":
         observed, pods = bus.own(NODE_OBSERVED), bus.own(RUNTIME_PODS)
         runtime = NodeObserved(

@@ -147,12 +147,12 @@ def cpus(run_dir: str, output: str) -> None:
     sys.exit(show_cpus(run_dir, output, write, write_error))
 
 
-@click.command(short_help="Show the devices of device plugins, and who has them.")
+@click.command(short_help="Show the devices of plugins and claims, and who has them.")
 @run_dir_option
 @output_option("text", "json", "yaml")
 def devices(run_dir: str, output: str) -> None:
     """Show each resource of a device plugin, such as GPUs, and each device with its health, its NUMA nodes and the
-    containers that have it.
+    containers that have it; and the devices of resource claims with their pods.
 
     \b
     Exit codes: 0 = shown, 1 = volume or podsync does not answer, 2 = wrong usage.

@@ -1,5 +1,5 @@
-"""Shows the devices of device plugins as volume publishes them, and which containers have them by podsync: `bulkhead
-devices`.
+"""Shows the devices of device plugins and of resource claims as volume publishes them, and which containers and pods
+have them by podsync: `bulkhead devices`.
 """
 
 from collections import defaultdict
@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from services.cli.agent.holders import Holder, holder, sorted_pods
-from services.cli.agent.local_agent import Agent, local_agent
+from services.cli.agent.local_agent import Agent, Items, local_agent
 from services.cli.terminal.output import dump
 from services.cli.terminal.table import table, terminal_width
 from shared.errors import OperatorError
@@ -18,7 +18,7 @@ from shared.text.plain_text import plain
 from shared.time.timestamps import local_text, rfc3339
 
 Write = Callable[[str], None]
-_RESOURCES, _ADMITTED = "devices.resources", "pods.admitted"
+_RESOURCES, _CLAIMS, _ADMITTED = "devices.resources", "claims.prepared", "pods.admitted"
 
 
 class Health(StrEnum):
@@ -53,11 +53,26 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
     containers: tuple[Holder, ...]  # several: an init container, and those that have its devices after it
 
 
+class ClaimRow(Struct, frozen=True, kw_only=True):
+    """Has one device of a resource claim of a pod. `health`: as its driver reports it, "" = it never has."""
+
+    namespace: str
+    pod: str
+    uid: str
+    claim: str
+    driver: str
+    pool: str
+    device: str
+    health: str
+    message: str
+
+
 class DeviceReport(Struct, frozen=True, kw_only=True):
-    """Has the devices of the node, by resource and id. Moments are RFC 3339."""
+    """Has the devices of the node, by resource and id, and those of claims by pod. Moments are RFC 3339."""
 
     resources: tuple[ResourceRow, ...]
     devices: tuple[DeviceRow, ...]
+    claims: tuple[ClaimRow, ...] = ()
 
 
 def show_devices(run_dir: str, form: str, out: Write, err: Write) -> int:
@@ -76,11 +91,16 @@ def show_devices(run_dir: str, form: str, out: Write, err: Write) -> int:
     return 0
 
 
-def device_report(resources: Iterable[Mapping[str, Any]], admitted: Iterable[Mapping[str, Any]]) -> DeviceReport:
-    """Return which containers have which devices. `resources`: the items of `devices.resources`; `admitted`: those of
-    `pods.admitted`."""
+def device_report(
+    resources: Iterable[Mapping[str, Any]],
+    admitted: Iterable[Mapping[str, Any]],
+    claims: Mapping[str, Mapping[str, Any]],
+) -> DeviceReport:
+    """Return which containers have which devices, and which pods those of claims. `resources`: the items of
+    `devices.resources`; `admitted`: those of `pods.admitted`; `claims`: those of `claims.prepared`, by pod UID."""
     given: dict[str, dict[str, list[Holder]]] = defaultdict(lambda: defaultdict(list))
-    for pod in sorted_pods(admitted):
+    pods = sorted_pods(admitted)
+    for pod in pods:
         for container, devices in (pod.get("devices") or {}).items():
             for each in devices:
                 for device in each["ids"]:
@@ -92,11 +112,30 @@ def device_report(resources: Iterable[Mapping[str, Any]], admitted: Iterable[Map
     return DeviceReport(
         resources=tuple(_resource_row(listed[name], len(given[name])) for name in sorted(listed)),
         devices=tuple(rows),
+        claims=tuple(row for pod in pods for row in _claim_rows(pod, claims.get(pod["uid"]))),
     )
 
 
 def device_lines(report: DeviceReport, width: int) -> list[str]:
-    """Return a line for each resource, one about each plugin that is not connected, and a table of all devices."""
+    """Return a line for each resource, one about each plugin that is not connected, and tables of all devices."""
+    lines = _plugin_lines(report, width)
+    if not report.claims:
+        return lines
+    rows = [
+        [
+            f"{row.namespace}/{row.claim}",
+            row.driver,
+            row.pool,
+            row.device,
+            row.health or "-",
+            f"{row.namespace}/{row.pod}",
+        ]
+        for row in report.claims
+    ]
+    return [*lines, "", *table(["CLAIM", "DRIVER", "POOL", "DEVICE", "HEALTH", "POD"], rows, width)]
+
+
+def _plugin_lines(report: DeviceReport, width: int) -> list[str]:
     if not report.resources and not report.devices:
         return ["no device plugin has registered"]
     amounts = [
@@ -158,14 +197,31 @@ def _device_rows(
         )
 
 
-def _read_streams(agent: Agent) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the resources and the admitted pods. Raises OperatorError where volume or podsync does not answer."""
+def _claim_rows(pod: Mapping[str, Any], item: Mapping[str, Any] | None) -> Iterable[ClaimRow]:
+    for claim in item["claims"] if item is not None else ():
+        for device in claim.get("devices") or ():
+            yield ClaimRow(
+                namespace=pod["namespace"],
+                pod=pod["name"],
+                uid=pod["uid"],
+                claim=claim["claim"],
+                driver=device["driver"],
+                pool=device["pool"],
+                device=device["device"],
+                health=device.get("health") or "",
+                message=device.get("message") or "",
+            )
+
+
+def _read_streams(agent: Agent) -> tuple[list[dict[str, Any]], list[dict[str, Any]], Items]:
+    """Return the resources, the admitted pods, and the claims by pod UID. Raises OperatorError where volume or podsync
+    does not answer."""
     for service in ("volume", "podsync"):
         agent.require(service)
-    found = agent.streams(_RESOURCES, _ADMITTED)
+    found = agent.streams(_RESOURCES, _ADMITTED, _CLAIMS)
     resources, admitted = found[_RESOURCES], found[_ADMITTED]
     if resources is None:
         raise agent.silence_of("volume")
     if admitted is None:
         raise agent.silence_of("podsync")
-    return list(resources.values()), list(admitted.values())
+    return list(resources.values()), list(admitted.values()), found[_CLAIMS] or {}

@@ -46,6 +46,8 @@ _OWNERS = {  # the owners of the streams that commands read
     "certificates": "bootstrap",
     "volumes.mounted": "volume",
     "devices.resources": "volume",
+    "plugins.registered": "volume",
+    "claims.prepared": "volume",
     **{f"events/{service}": service for service in SERVICES},
 }
 Items = dict[str, dict[str, Any]]

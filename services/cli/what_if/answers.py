@@ -11,6 +11,8 @@ from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.pods.manifest_files import Document, read_manifest_file
 from services.cli.terminal.output import dump
 from services.cli.what_if.candidates import KINDS, Candidate, NodeIdentity, candidate
+from services.cli.what_if.claims import KINDS as CLAIM_KINDS
+from services.cli.what_if.claims import STREAMS, previewed_claims, registered_drivers
 from services.cli.what_if.text import Answer, Reference, Verdict, lines
 from shared.config.loader import load_effective
 from shared.errors import OperatorError
@@ -29,7 +31,7 @@ MAX_PODS = 500
 TIMEOUT_SECONDS = (
     5.0  # for an answer of podsync, which itself waits for the runtime and sources, and for an answer of sources
 )
-_OBJECTS = ("ConfigMap", "Secret", "PersistentVolumeClaim")
+_OBJECTS = ("ConfigMap", "Secret", "PersistentVolumeClaim", *CLAIM_KINDS)
 _OPTIONAL = {"configMap", "secret", "configMapRef", "secretRef", "configMapKeyRef", "secretKeyRef"}
 
 
@@ -65,19 +67,19 @@ def print_what_if(
     return NOT_ADMITTED if verdicts & {Verdict.REJECTED, Verdict.INVALID} else NO_ANSWER
 
 
-def _given_objects(documents: Sequence[tuple[str, Document]], namespace: str) -> set[str]:
-    """Return the objects that the files contain besides the pods, as `<kind>/<namespace>/<name>`."""
-    found = set()
+def _given_objects(documents: Sequence[tuple[str, Document]], namespace: str) -> dict[str, Document]:
+    """Return the objects that the files contain besides the pods, by `<kind>/<namespace>/<name>`."""
+    found = {}
     for _, document in documents:
         metadata = document.get("metadata")
         if document.get("kind") in _OBJECTS and isinstance(metadata, dict):
             space = metadata.get("namespace") or namespace or "default"
-            found.add(f"{document['kind']}/{space}/{metadata.get('name')}")
+            found[f"{document['kind']}/{space}/{metadata.get('name')}"] = document
     return found
 
 
 def _answers(
-    agent: Agent, asked: Sequence[tuple[str, Document]], given: Collection[str], namespace: str, *, static: bool
+    agent: Agent, asked: Sequence[tuple[str, Document]], given: Mapping[str, Document], namespace: str, *, static: bool
 ) -> Iterator[Answer]:
     """Return podsync's answers. Raises OperatorError where podsync does not answer."""
     config = load_effective(agent.run_dir)
@@ -86,17 +88,23 @@ def _answers(
         raise OperatorError("the agent has no staticPodPath", where="--static", remedy="configure it, or omit --static")
     node = NodeIdentity(name=config.node_name, root_dir=config.root_dir, static_pod_path=config.static_pod_path)
     agent.require("podsync")
-    known = agent.streams("objects.changed", timeout=TIMEOUT_SECONDS)["objects.changed"]
+    candidates = [
+        candidate(document, file, namespace, node, static=static or alone, applied=alone and not static)
+        for file, document in asked
+    ]
+    has_claims = any(found.pod is not None and found.pod["spec"].get("resourceClaims") for found in candidates)
+    streams = agent.streams("objects.changed", *(STREAMS if has_claims else ()), timeout=TIMEOUT_SECONDS)
     listening = listening_ports()
-    for file, document in asked:
-        found = candidate(document, file, namespace, node, static=static or alone, applied=alone and not static)
+    for found in candidates:
         if found.pod is None:
             yield Answer(candidate=found)
             continue
         yield Answer(
             candidate=found,
             preview=_preview(agent, found, found.pod),
-            references=tuple(_references(found.pod, given, known, alone=alone)),
+            references=tuple(_references(found.pod, given, streams["objects.changed"], alone=alone)),
+            claims=previewed_claims(found.pod, given, streams),
+            drivers=registered_drivers(streams),
             unsupported=(
                 *unsupported(found.pod),
                 *unheeded_fields(found.pod, config.feature_gates, config.emulated_version),

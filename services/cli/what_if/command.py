@@ -17,10 +17,11 @@ from services.cli.terminal.output import write, write_error
 def what_if(files: tuple[str, ...], namespace: str, static: bool, run_dir: str, output: str) -> None:
     """Show what would become of the pods of files on this node now: bulkhead what-if pod.yaml
 
-    Admitted or not, and why; which pods it would preempt; images, cgroup, mounts, and which Secrets, ConfigMaps and
-    claims are absent. Nothing is started, and no record changes. FILE is YAML or JSON, - is standard input; of a
-    Deployment, StatefulSet, DaemonSet, Job or CronJob its pod template is meant. On a node of a cluster it is a pod of
-    the API server, on a node that runs alone one that `bulkhead pods apply` applies.
+    Admitted or not, and why; which pods it would preempt; images, cgroup, mounts, CPUs and devices; which Secrets,
+    ConfigMaps, claims and drivers of resource claims are absent. Nothing is started, and no record changes. FILE is
+    YAML or JSON, - is standard input; of a Deployment, StatefulSet, DaemonSet, Job or CronJob its pod template is
+    meant. On a node of a cluster it is a pod of the API server, on a node that runs alone one that
+    `bulkhead pods apply` applies.
 
     \b
     Exit codes: 0 = every pod is admitted, 1 = one is not, 2 = wrong usage or a file that cannot be used,

@@ -9,6 +9,7 @@ from msgspec import Struct, to_builtins
 from bus.messages.pod_preview import PodPreview, PreviewedContainer, PreviewedImage
 from bus.messages.podsync import NumaMemory
 from services.cli.what_if.candidates import Candidate
+from services.cli.what_if.claims import PreviewedClaim
 from shared.model.cpu_list import write_cpus
 from shared.podspec.support import Effect, Unsupported
 from shared.text.byte_size import byte_size
@@ -36,11 +37,13 @@ class Reference(Struct, frozen=True, kw_only=True):
 
 class Answer(Struct, frozen=True, kw_only=True):
     """The answer about one pod. `preview`: None = the pod is invalid. `unsupported`: its fields that this agent does
-    not support."""
+    not support; `drivers`: the DRA drivers of the node, None = not known."""
 
     candidate: Candidate
     preview: PodPreview | None = None
     references: tuple[Reference, ...] = ()
+    claims: tuple[PreviewedClaim, ...] = ()
+    drivers: tuple[str, ...] | None = None
     unsupported: tuple[Unsupported, ...] = ()
     listening: frozenset[tuple[str, int]] = frozenset()  # protocol and port of the sockets of the machine
 
@@ -66,6 +69,7 @@ class Answer(Struct, frozen=True, kw_only=True):
             for one in self.references
             if one.state == "absent" and not one.optional
         ]
+        found += [f"resource claim {one.name}: {one.problem}" for one in self.claims if one.problem]
         found += [_unsupported(one) for one in self.unsupported if one.effect is Effect.WAITS]
         return found
 
@@ -88,6 +92,7 @@ class Answer(Struct, frozen=True, kw_only=True):
             **about,
             "unsupported": [to_builtins(one) for one in self.unsupported],
             "references": [to_builtins(one) for one in self.references],
+            "claims": [to_builtins(one) for one in self.claims],
             "notes": [] if preview is None else list(_notes(self, preview)),
         }
 
@@ -125,6 +130,11 @@ def _lines(answer: Answer) -> Iterator[str]:
     yield from (f"    {_image(one)}" for one in preview.images)
     for container in preview.containers:
         yield from _container(container)
+    if answer.claims:
+        yield "  resource claims"
+        for claim in answer.claims:
+            devices = f", {', '.join(claim.devices)}" if claim.devices else ""
+            yield f"    {claim.name}: {claim.kind} {found.namespace}/{claim.object}: {claim.state}{devices}"
     if answer.references:
         yield "  references"
         for reference in answer.references:
@@ -147,6 +157,8 @@ def _notes(answer: Answer, preview: PodPreview) -> Iterator[str]:
         yield f"the node has {', '.join(preview.pressures)}"
     if answer.candidate.source == "api":
         yield from (f"it does not tolerate the taint {taint}" for taint in preview.taints)
+    if answer.claims and answer.drivers:
+        yield f"DRA drivers that prepare resource claims on this node: {', '.join(answer.drivers)}"
     for port in preview.host_ports:
         address = f"{port.ip}:{port.port}" if port.ip else str(port.port)
         taken = f" is taken by {', '.join(port.pods)}" if port.pods else " is used by no other pod"

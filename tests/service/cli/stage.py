@@ -19,7 +19,7 @@ PROGRAM = "tests.programs.seven_services"
 class Stage:
     """A run directory with running services; podsync has a process of its own."""
 
-    def __init__(self, directory: Path, pods: int) -> None:
+    def __init__(self, directory: Path, pods: int, kubeconfig: str = "") -> None:
         self.run_dir, self.log_dir, self.pods = directory / "run", directory / "log", pods
         self.log_dir.mkdir()
         prepare_run_dir(self.run_dir)
@@ -29,6 +29,7 @@ class Stage:
             run_dir=str(self.run_dir),
             log_dir=str(self.log_dir),
             cert_dir=str(directory / "pki"),
+            kubeconfig=kubeconfig,
         )
         (self.run_dir / CONFIG_NAME).write_bytes(encode_effective(config, ""))
         write_manifest(new_manifest(self.run_dir))

@@ -26,7 +26,9 @@ def test_devices_are_those_that_volume_has_with_those_who_have_them_by_podsync(s
     ]
     lines = stage.command("devices").stdout.splitlines()
     assert lines[1].split()[:5] == ["example.com/gpu", "2", "1", "1", "connected"]
-    assert lines[-1].split()[-2:] == ["0,1", "shop/web-2/web"]
+    assert lines[5].split()[-2:] == ["0,1", "shop/web-2/web"]
+    assert lines[-1].split() == ["shop/net-claim", "nic.example.com", "here", "nic-0", "Unhealthy", "shop/web-2"]
+    assert [(row["uid"], row["device"], row["message"]) for row in found["claims"]] == [("u2", "nic-0", "no link")]
 
 
 def test_a_stopped_podsync_is_named_at_once(stage: Stage) -> None:

@@ -63,6 +63,49 @@ def test_programs_get_data(stage: Stage, form: str) -> None:
     assert (found["namespace"], found["name"], found["source"]) == ("default", "web-here", "file")
 
 
+def test_resource_claims_of_a_pod_are_named_with_what_is_prepared_and_with_the_drivers_that_are_missing(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path, pods=3, kubeconfig="/none")
+    try:
+        pod = manifest()
+        entries = [("net", "net-claim"), ("gpu", "gpu-claim"), ("other", "other-claim")]
+        pod["spec"]["resourceClaims"] = [{"name": name, "resourceClaimName": claim} for name, claim in entries]
+        pod["spec"]["resourceClaims"].append({"name": "own", "resourceClaimTemplateName": "nics"})
+        results = [{"driver": "gpu.example.com"}, {"driver": "nic.example.com"}]
+        given = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": "gpu-claim"},
+            "status": {"allocation": {"devices": {"results": results}}},
+        }
+        text = f"{json.dumps(pod)}\n---\n{json.dumps(given)}"
+        done = what_if(stage, text, "-n", "shop")
+        first, *lines = done.stdout.splitlines()
+        assert (done.returncode, first) == (0, "pod shop/web: admitted, but it would not run")
+        missing = "DRA driver gpu.example.com is not registered, or does not listen"
+        assert f"  would not run: resource claim gpu: {missing}" in lines
+        assert "  note: DRA drivers that prepare resource claims on this node: nic.example.com" in lines
+        at = lines.index("  resource claims")
+        assert lines[at + 1 : at + 5] == [
+            "    net: ResourceClaim shop/net-claim: prepared, nic.example.com/here/nic-0",
+            "    gpu: ResourceClaim shop/gpu-claim: given",
+            "    other: ResourceClaim shop/other-claim: not known",
+            "    own: ResourceClaimTemplate shop/nics: not known",
+        ]
+        (found,) = json.loads(what_if(stage, text, "-n", "shop", "-o", "json").stdout)["pods"]
+        assert [(one["name"], one["state"], one["problem"]) for one in found["claims"]] == [
+            ("net", "prepared", ""),
+            ("gpu", "given", missing),
+            ("other", "not known", ""),
+            ("own", "not known", ""),
+        ]
+        (found,) = json.loads(what_if(stage, text, "-n", "default", "-o", "json").stdout)["pods"]
+        assert found["claims"][0]["state"] == "not known", "the claim is in another namespace"
+    finally:
+        stage.stop()
+
+
 def test_what_the_files_lack_and_what_they_give_is_named(stage: Stage) -> None:
     pod = manifest()
     pod["spec"]["containers"][0]["envFrom"] = [

@@ -24,7 +24,7 @@ from bus.messages.usage import (
 )
 from services.cli.agent.certificates import CertificateRow
 from services.cli.agent.cpus import CpuReport, CpuRow, MemoryRow, WholePodRow
-from services.cli.agent.devices import DeviceReport, DeviceRow, ResourceRow
+from services.cli.agent.devices import ClaimRow, DeviceReport, DeviceRow, ResourceRow
 from services.cli.agent.holders import Holder
 from services.cli.config.check import QuotableLines, finding_data
 from services.cli.config.diff import Difference
@@ -36,6 +36,7 @@ from services.cli.takeover.operation import DONE
 from services.cli.terminal.output import dump
 from services.cli.what_if import text as what_if_text
 from services.cli.what_if.candidates import Candidate
+from services.cli.what_if.claims import PreviewedClaim
 from services.report.node import ProcessRow, Report, RuntimeRow, StreamRow
 from services.report.pod_rows import PodRow
 from shared.config.findings import ERROR, Finding
@@ -104,6 +105,8 @@ LISTS = {  # section and key -> the keys of an element, or of the object, which 
     ("### usage of a pod", "volumes"): names(VolumeUsage),
     ("### explain of a pod", "restarts"): names(Restart),
     ("## what-if", "unsupported"): names(Unsupported),
+    ("## what-if", "claims"): names(PreviewedClaim),
+    ("## devices", "claims"): names(ClaimRow),
     ("## preflight", "findings"): names(preflight_findings.Finding),
     ("## preflight", "pods"): names(preflight_findings.PodVerdict),
     ("## takeover and give-back", "containers"): set(of_takeover()["containers"]),
