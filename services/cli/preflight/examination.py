@@ -19,6 +19,7 @@ from services.cli.preflight.machine import disk_findings, machine_findings, port
 from services.cli.preflight.pod_files import read_named_pods
 from services.cli.preflight.pod_verdicts import NodeSupport, verdicts
 from services.cli.preflight.runtime import runtime_findings
+from services.cli.preflight.serving_name import serving_name_findings
 from services.cli.preflight.shutdown import shutdown_findings
 from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
@@ -62,6 +63,7 @@ def examine(options: Options) -> Report:
             _Check("the agent", Section.MACHINE, lambda: running_agent(config.run_dir)),
             _Check("the runtime", Section.RUNTIME, lambda: runtime_findings(config, options.timeout)),
             _Check("logind", Section.MACHINE, lambda: shutdown_findings(config, options.timeout)),
+            _Check("the serving certificate", Section.CLUSTER, lambda: serving_name_findings(config, time.time())),
             _Check("the ports", Section.PORTS, lambda: port_findings(config)),
             _Check("the disk", Section.DISK, lambda: disk_findings(config)),
         ]
