@@ -86,7 +86,7 @@ _GATES = {
         "ResourceHealthStatus ResourceHealthStatusMessage RestartAllContainersOnContainerExits"
     ),
     "server": "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletServerCertificateFile",
-    "volume": "CSIVolumeHealth ClusterTrustBundleProjection PodCertificateRequest SELinuxMount",
+    "volume": "CSIVolumeHealth ClusterTrustBundleProjection GitRepoVolumeDriver PodCertificateRequest SELinuxMount",
     "podsync volume": "AtomicWriteVolumeUserFields EmptyDirVolumeMode",
     "podsync status": "VolumeBindMountOptions",
     "bootstrap server": "ContainerCheckpoint",

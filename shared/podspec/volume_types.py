@@ -43,11 +43,13 @@ class VolumeType(msgspec.Struct, frozen=True, kw_only=True):
     refers: str = ""  # the kind of API object that it names, in the words with which static pods are refused
     driver: str = ""  # the CSI driver that serves such volumes, which are translated; "" = they are not
     removed: str = ""  # the release of Kubernetes that removed its plugin; "" = it has one
+    gate: str = ""  # the feature gate with which it is mounted, locked off since Kubernetes 1.36; "" = it needs none
     instead: str = ""  # what an operator can use in place of a type that this agent does not mount
 
     def why_unmounted(self, name: str) -> str:
         """Return why no volume of this type, which has this name, is mounted, and what to use instead."""
         why = f"was removed in Kubernetes {self.removed}" if self.removed else "is not supported by this agent"
+        why = f"needs the feature gate {self.gate}, which Kubernetes 1.36 has locked" if self.gate else why
         return f"the volume plugin {name} {why}: use {self.instead}"
 
 
@@ -120,7 +122,11 @@ TYPES: dict[str, VolumeType] = {
     "local": VolumeType(fields={}, in_pod=False, mounted_persistent=True),
     "iscsi": VolumeType(fields={"secretRef": LOCAL_REF}, secret="secretRef", instead=f"{_CSI} iscsi.csi.k8s.io"),
     "fc": VolumeType(fields={}, instead="the CSI driver of the storage array"),
-    "gitRepo": VolumeType(fields={}, instead="an emptyDir that an init container fills with git clone"),
+    "gitRepo": VolumeType(
+        fields={"repository": _S, "revision": _S, "directory": _S},
+        gate="GitRepoVolumeDriver",
+        instead="an emptyDir that an init container fills with git clone",
+    ),
     "glusterfs": VolumeType(
         fields={},
         refers="endpoints (via glusterFS volumes)",

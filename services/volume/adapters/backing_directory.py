@@ -50,6 +50,11 @@ def set_up_at(
     if fs_group is not None:
         with contextlib.suppress(OSError):  # the kubelet ignores this error, too
             give_to_group(path, fs_group)
+    mark_ready(marker)
+
+
+def mark_ready(marker: Path) -> None:
+    """Note that the volume has been set up. Raises OSError."""
     make_directory(marker.parent, 0o750)
     make_directory(marker, 0o750)
     os.close(os.open(marker / _MARKER, os.O_CREAT | os.O_CLOEXEC, 0o644))

@@ -45,6 +45,10 @@ class PodDirectories:
         """Return the directory of the ready marker of the emptyDir."""
         return self.pod(uid) / PLUGINS / EMPTY_DIR_FOLDER / _component(volume)
 
+    def plugin_of_pod(self, uid: str, plugin: str, volume: str) -> Path:
+        """Return the directory in which a plugin keeps what it notes of the pod's volume."""
+        return self.pod(uid) / PLUGINS / plugin.replace("/", "~") / _component(volume)
+
     def make(self, uid: str) -> None:
         """Make `pods/<uid>` with `volumes` and `plugins`, with mode 0750 whatever the umask."""
         pod = make_pod_directory(self._root_dir, _component(uid))

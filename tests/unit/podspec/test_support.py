@@ -74,11 +74,14 @@ def test_the_page_of_volume_types_has_a_row_for_each_type_with_its_status() -> N
             assert rows[name].startswith("mounted")
         else:
             begin = f"removed in Kubernetes {kind.removed}" if kind.removed else "not built"
+            if kind.gate:
+                begin = f"mounted with the feature gate {kind.gate}, which is off and which 1.36 has locked"
             assert rows[name].replace("`", "") == f"{begin}: use {kind.instead}"
 
 
 def test_the_supported_volumes_are_the_plugins() -> None:
-    assert PLUGINS.keys() - {"local"} | set(CLAIMED) | TRANSLATED == VOLUMES
+    gated = {name for name, kind in TYPES.items() if kind.gate}
+    assert PLUGINS.keys() - {"local"} - gated | set(CLAIMED) | TRANSLATED == VOLUMES
     persistent = {name for name, plugin in PLUGINS.items() if "read_persistent" in vars(plugin)}
     assert persistent | TRANSLATED == PERSISTENT_VOLUMES
 

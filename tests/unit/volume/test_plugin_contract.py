@@ -17,7 +17,7 @@ from services.volume.core.files.payload import FoundObject, FoundToken, SetUpInp
 from services.volume.core.files.token_cache import TokenKey
 from services.volume.core.specs.persistent_volume import PersistentVolume
 from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
-from services.volume.plugins import csi_staging, local, nfs
+from services.volume.plugins import csi_staging, git_repo, local, nfs
 from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePlugin
 from services.volume.plugins.registry import PLUGINS, persistent_volume_spec, volume_spec
 from shared.files.tree_removal import RemovalProgress
@@ -42,6 +42,7 @@ EXAMPLES: dict[str, Any] = {
     "local": {"path": "/"},
     "nfs": {"server": "storage", "path": "/export"},
     "csi": {"driver": CSI_DRIVER},
+    "gitRepo": {"repository": "https://git.example/app", "directory": "app", "revision": "main"},
     "projected": {
         "defaultMode": 0o644,
         "sources": [
@@ -50,6 +51,7 @@ EXAMPLES: dict[str, Any] = {
         ],
     },
 }
+GATES = frozenset({"EmptyDirVolumeMode", "GitRepoVolumeDriver"})
 GATHERED = SetUpInputs(
     objects={
         ObjectKey("Secret", "shop", "s"): FoundObject({"data": {"key": "aw=="}}),
@@ -75,7 +77,7 @@ def pod(field: str, source: object) -> dict[str, Any]:
 def read(field: str) -> VolumeSpec:
     driver = {"metadata": {"name": CSI_DRIVER}, "spec": {"volumeLifecycleModes": ["Ephemeral"], "podInfoOnMount": True}}
     node, source = (
-        Node(memory=1 << 30, labels={}, csi_driver=driver, gates=frozenset({"EmptyDirVolumeMode"})),
+        Node(memory=1 << 30, labels={}, csi_driver=driver, gates=GATES),
         EXAMPLES[field],
     )
     found = volume_spec(pod(field, source), "v", node, WITH_DISKS)
@@ -144,6 +146,11 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Ite
     def mount_tmpfs(path: Path, *, size: int) -> None:
         mounts.add(str(path))
 
+    def clone(directory: Path, lock: int, word: str, *words: str, options: Any = ()) -> None:
+        if word == "clone":
+            (directory / words[-1]).mkdir()
+            (directory / words[-1] / "file").write_text("x")
+
     monkeypatch.setattr(backing_directory, "mount_tmpfs", mount_tmpfs)
     monkeypatch.setattr(local, "bind_with_options", lambda device, path, options: mounts.add(str(path)))
     monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounts and Path(path).exists())
@@ -151,6 +158,7 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Ite
     monkeypatch.setattr(nfs, "mount_filesystem", lambda export, path, kind, options: mounts.add(str(path)))
     monkeypatch.setattr(nfs, "is_mount_point", lambda path: str(path) in mounts)
     monkeypatch.setattr(nfs, "_unmount", lambda path: mounts.discard(str(path)))
+    monkeypatch.setattr(git_repo, "_git", clone)
     monkeypatch.setattr(local, "unmount", lambda path: mounts.discard(str(path)))
     with tempfile.TemporaryDirectory(prefix="csi") as short:  # the path of a socket has at most 107 bytes
         driver = CsiDriver(Path(short), Path(short) / "state", CSI_DRIVER, capabilities=())

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 
 EMPTY_DIR_MODE = "EmptyDirVolumeMode"
+GIT_REPO = "GitRepoVolumeDriver"
 _GATES = (
     EMPTY_DIR_MODE,
+    GIT_REPO,
     "AtomicWriteVolumeUserFields",
     "CSIVolumeHealth",
     "ClusterTrustBundleProjection",
