@@ -65,6 +65,7 @@ PODS = [
     pod("hostpath", {"hostPath": {"path": "/none/none", "type": "Directory"}}),
     pod("nfs", NFS),
     pod("iscsi", ISCSI),
+    pod("flocker", {"flocker": {"datasetName": "d"}}),
 ]
 
 
