@@ -165,13 +165,15 @@ class PodSync:
         return out
 
     def _begin_starts(self, now: float) -> list[Instruction]:
-        """Advance the pods whose turn to start has come, each once."""
+        """Advance the pods whose turn to start has come, each once. While others wait, wake when a place is free."""
         out: list[Instruction] = []
         advanced: set[str] = set()
         while ready := [uid for uid in self._starts.ready(now) if uid not in advanced]:
             for uid in ready:
                 advanced.add(uid)
                 out += self._advance_alone(uid, "its turn to start has come", now)
+        if (free_at := self._starts.next_change(now)) < NEVER:
+            out.append(WakeAt(cause="pods wait for their turn to start", when=free_at))
         return out
 
     def _next_wake(self, now: float) -> list[Instruction]:
@@ -367,7 +369,7 @@ class PodSync:
             static_cpus=self._cpus.static,
             shared_cpus=self.shared_cpus(),
             occupied_cpus=lambda: self._cpus.occupied(tracked),
-            turn_at=lambda: self._starts.turn_at(tracked, now),
+            waits_for_turn=lambda: self._starts.must_wait(tracked, now),
         )
 
     def _with_victims(self, tracked: TrackedPod, now: float) -> tuple[TrackedPod, float]:

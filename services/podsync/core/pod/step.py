@@ -31,7 +31,7 @@ class StepInputs(Struct, frozen=True, kw_only=True):
     # Returns the CPUs on which containers of other pods may run now; None = any may be. It looks at all pods.
     occupied_cpus: Callable[[], frozenset[int] | None] = frozenset
     skew: float = 0.0  # seconds of the wall clock ahead of `now`
-    turn_at: Callable[[], float] = float  # returns when to ask again whether the pod may begin its start; 0 = it may
+    waits_for_turn: Callable[[], bool] = bool  # returns whether other pods that start go first; False = it may begin
 
 
 @dataclass(kw_only=True)

@@ -24,17 +24,22 @@ class StartQueue:
         self._starts: dict[str, Start] = {}
         self._numbers = itertools.count()
 
-    def turn_at(self, tracked: TrackedPod, now: float) -> float:
-        """Return when a pod that has all but its sandbox is to ask (again) whether it may begin; 0 = it may now."""
+    def must_wait(self, tracked: TrackedPod, now: float) -> bool:
+        """Return whether a pod that has all but its sandbox waits for its turn."""
         if not self.places or len(self._starts.keys() - {tracked.uid}) < self.places:
-            return 0.0
+            return False
         mine = self._start(tracked, StartState.WAITING, now)
-        starts = {**self._starts, tracked.uid: mine}.values()
-        return 0.0 if tracked.uid in who_begins(starts, self.places, now) else next_change(starts, now)
+        return tracked.uid not in who_begins({**self._starts, tracked.uid: mine}.values(), self.places, now)
 
     def ready(self, now: float) -> tuple[str, ...]:
         """Return the UIDs of the waiting pods that may begin now, in their order."""
         return who_begins(self._starts.values(), self.places, now)
+
+    def next_change(self, now: float) -> float:
+        """Return when a place becomes free if nothing happens before; infinity where no pod waits."""
+        starts = self._starts.values()
+        waits = any(start.state is StartState.WAITING for start in starts)
+        return next_change(starts, now) if waits else float("inf")
 
     def follow(self, uid: str, tracked: TrackedPod | None, now: float) -> None:
         """Take in how far the start of the pod is now; None = there is no such pod any more. Called after every

@@ -223,8 +223,8 @@ def _new_sandbox(tracked: TrackedPod, actions: PodActions, inputs: StepInputs) -
         step = Step(tracked=tracked)
         remove_when_due(step, dead, inputs)
         return step
-    if turn_at := inputs.turn_at():
-        return Step(tracked=tracked, wake_at=turn_at, waits_for=WAITS_FOR_TURN)
+    if inputs.waits_for_turn():
+        return Step(tracked=tracked, waits_for=WAITS_FOR_TURN)
     return Step(tracked=tracked, call=RunPodSandbox(uid=tracked.uid, attempt=actions.sandbox_attempt))
 
 
