@@ -14,7 +14,9 @@ class Kind(StrEnum):
 
     POD = "pod"  # name, namespace, uid, source: heads each file
     START = "life"  # boot, machine_started: podsync began to write (again)
-    SEEN = "seen"  # source, change: "new", "changed", "to be deleted", "gone"; grace
+    # source, change: "new", "changed", "to be deleted", "gone"; with `offlinePods` also "recorded" and "confirmed";
+    # grace; recorded: the moment of that record
+    SEEN = "seen"
     STATE = "state"  # state, rejected: as in pods.admitted
     WAITS = "waits"  # waits_for
     VOLUME = "volume"  # volume, state, error

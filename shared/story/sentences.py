@@ -56,6 +56,8 @@ _SEEN = {
     "new": "seen for the first time, from {source}",
     "changed": "its definition changed, from {source}",
     "to be deleted": "to be deleted, from {source}",
+    "recorded": "in the record of {recorded}, which counts while the API server does not answer",
+    "confirmed": "the API server has answered, and has it",
     "gone": "in no source any more",
 }
 

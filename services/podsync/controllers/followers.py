@@ -67,7 +67,9 @@ class Followers:
         match change:
             case Put(key=uid, value=wanted, cause=cause):
                 why = cause or f"the pod is desired ({wanted.source})"
-                self._handle(PodDesired(uid=uid, source=wanted.source, pod=wanted.pod, cause=why))
+                self._handle(
+                    PodDesired(uid=uid, source=wanted.source, pod=wanted.pod, recorded=wanted.recorded, cause=why)
+                )
             case Deleted(key=uid, cause=cause):
                 self._handle(PodUndesired(uid=uid, cause=cause or "no source has the pod"))
             case Freshness(complete=complete, stale=stale):

@@ -62,6 +62,7 @@ class _WrittenLines:
     probes: dict[tuple[str, str], str] = field(default_factory=dict)
     status: tuple[str, bool] = ("", False)
     event: tuple[str, str, str] = ("", "", "")
+    recorded: str = ""
 
 
 class StoryLines:
@@ -167,18 +168,23 @@ def _desired(written: _WrittenLines, what: PodDesired) -> list[Line]:
     deletion = (metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds"))
     wanted = {"spec": what.pod.get("spec"), "annotations": metadata.get("annotations")}
     line: Line = {"what": Kind.SEEN, "source": what.source}
+    marked: list[Line] = []
+    if what.recorded != written.recorded:
+        written.recorded = what.recorded
+        mark = {"change": "recorded", "recorded": what.recorded} if what.recorded else {"change": "confirmed"}
+        marked = [line | mark]
     if deletion[0] is not None:
         if deletion == written.deletion:
-            return []
+            return marked
         written.deletion, written.pod = deletion, wanted
-        return [line | {"change": "to be deleted", "grace": deletion[1]}]
+        return [*marked, line | {"change": "to be deleted", "grace": deletion[1]}]
     if wanted == written.pod:
-        return []
+        return marked
     change = "changed" if written.pod else "new"
     written.pod, first = wanted, not written.pod
     if first and written.restored:
-        return []
-    return [line | {"change": change}]
+        return marked
+    return [*marked, line | {"change": change}]
 
 
 def _admitted(written: _WrittenLines, admitted: AdmittedPod) -> list[Line]:

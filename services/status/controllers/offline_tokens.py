@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 NAME, VERSION = "tokens", 1
 SAVE_AFTER_SECONDS = 5.0  # after a token was issued, for all that are issued meanwhile
-LIFETIME_SECONDS = 12  # of a kept token, as volume sees it: it requests another one after 80 % of it
+LIFETIME_SECONDS = 37  # of a kept token, as volume sees it: it requests another one after 80 % of it
 MAX_TOKEN_BYTES = 64 << 10
 
 

@@ -111,6 +111,16 @@ def test_what_comes_twice_is_one_line_and_a_changed_definition_is_another() -> N
     ]
 
 
+def test_a_pod_from_the_record_is_marked_until_the_api_server_has_it() -> None:
+    recorded = PodDesired(uid="u1", source="api", pod=POD, recorded="2026-01-01T00:00:00Z")
+    confirmed = PodDesired(uid="u1", source="api", pod=POD)
+    assert sentences(recorded, recorded, confirmed, confirmed) == [
+        "in the record of 2026-01-01T00:00:00Z, which counts while the API server does not answer",
+        "seen for the first time, from api",
+        "the API server has answered, and has it",
+    ]
+
+
 def test_a_deletion_names_its_grace_period() -> None:
     metadata = POD["metadata"] | {"deletionTimestamp": "t", "deletionGracePeriodSeconds": 5}  # type: ignore[operator]
     pod = PodDesired(uid="u1", source="api", pod=POD | {"metadata": metadata})

@@ -29,6 +29,7 @@ class PodDesired(Event, frozen=True, kw_only=True):
     uid: str
     source: str
     pod: dict[str, Any]
+    recorded: str = ""  # as in DesiredPod; for the story alone
 
 
 class PodUndesired(Event, frozen=True, kw_only=True):
