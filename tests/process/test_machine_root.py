@@ -61,7 +61,8 @@ class Roots:
             "XDG_CACHE_HOME": str(self.directory / "cache"),
         }  # fmt: skip
         return subprocess.Popen(
-            [CHECKOUT / "tools/machine-root", "bookworm", "install", "one"],
+            # A run of tests in the background ignores SIGINT, and a shell cannot trap what it has inherited so.
+            ["env", "--default-signal=INT", CHECKOUT / "tools/machine-root", "bookworm", "install", "one"],
             env=variables, start_new_session=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
