@@ -108,6 +108,7 @@ class World:
     settings: PlacementSettings
     chance: random.Random
     active: dict[str, tuple[Json, PodPlacement]] = field(default_factory=dict)
+    without_hint: set[str] = field(default_factory=set)  # pods whose memory no NUMA nodes could give as a whole
     admitted: int = 0
     rejected: int = 0
 
@@ -133,6 +134,9 @@ class World:
         largest = len(self.topology.cpus) // len(self.topology.cpu_nodes)
         pod = draw_pod(uid, largest, self.chance)
         expected = self._expected_reason(pod)
+        if not _is_burstable(pod) and not self._sets_for_memory(_memory_of(pod))[0]:
+            # There is no hint of memory then, so each container may get memory of other nodes.
+            self.without_hint.add(uid)
         try:
             placement, reason = self.placer.place(pod, self._placements()), ""
             self.active[uid] = pod, placement
@@ -206,7 +210,8 @@ class World:
                 assert self.topology.whole_cores(given.cpus) == given.cpus
             if self.settings.topology.scope is TopologyScope.CONTAINER:
                 self._check_alignment([given], len(given.cpus))
-        if self.settings.topology.scope is TopologyScope.POD and not _is_burstable(pod):
+        has_hint = pod["metadata"]["uid"] not in self.without_hint
+        if self.settings.topology.scope is TopologyScope.POD and not _is_burstable(pod) and has_hint:
             self._check_alignment(list(placement.containers.values()), _requested_by_pod(pod))
 
     def _check_alignment(self, given: list[ContainerPlacement], requested: int) -> None:
