@@ -1,6 +1,5 @@
 """Says whether the serving certificate has the name that the API server of Kubernetes 1.38 asks for. Only reads."""
 
-from services.cli.agent.certificates import CertificateSource, read_rows
 from services.cli.preflight.findings import Finding, Section, Severity
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
@@ -10,6 +9,8 @@ def serving_name_findings(config: EffectiveConfig, wall: float) -> list[Finding]
     """Return a finding for a pair of files, or for the self-signed one. One that the API server issues has the name."""
     if not config.joins_cluster or config.server_tls_bootstrap:
         return []
+    from services.cli.agent.certificates import CertificateSource, read_rows
+
     file = config.tls_cert_file
     try:
         (row,) = read_rows(CertificateSource(certificate="serving", content=file, file=file), wall)
