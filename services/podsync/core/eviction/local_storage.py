@@ -7,7 +7,7 @@ from services.podsync.core.eviction.ranking import Candidate
 from services.podsync.core.eviction.signals import Layout
 from shared.model.objects import Object
 from shared.model.quantity import Quantity, QuantityError, parse_quantity
-from shared.podspec.resources import main_containers, pod_limits, resource_list
+from shared.podspec.resources import is_sidecar, main_containers, pod_limits, resource_list
 
 EPHEMERAL_STORAGE = "ephemeral-storage"
 
@@ -53,7 +53,8 @@ def _pod(candidate: Candidate) -> tuple[str, str] | None:
 
 def _container(candidate: Candidate, layout: Layout) -> tuple[str, str] | None:
     usages = {usage.name: usage for usage in candidate.usage.containers} if candidate.usage else {}
-    for spec in (candidate.pod.get("spec") or {}).get("containers") or ():
+    pod = candidate.pod.get("spec") or {}
+    for spec in (*(pod.get("containers") or ()), *filter(is_sidecar, pod.get("initContainers") or ())):
         limit, usage = resource_list(spec, "limits").get(EPHEMERAL_STORAGE), usages.get(str(spec.get("name")))
         if not limit or usage is None:
             continue

@@ -14,6 +14,7 @@ from services.podsync.core.eviction.thresholds import Threshold
 MIB = 1 << 20
 MEMORY = Threshold(signal="memory.available", amount="100Mi")
 DISK = Threshold(signal="nodefs.available", amount="10%")
+ALWAYS = {"restartPolicy": "Always"}
 INODES = Threshold(signal="nodefs.inodesFree", amount="5%")
 
 
@@ -149,3 +150,13 @@ def test_the_writable_layer_counts_for_a_container_where_it_is_on_the_root_files
     found = limit_exceeded(candidate(spec, {"web": 0, "db": 0}, disk=5, log=1), layout)
     text = 'Container web exceeded its local ephemeral storage limit "5Mi". '
     assert found == ((text, "ephemeralcontainerfs.limit") if exceeds else None)
+
+
+def test_a_sidecar_has_a_limit_of_its_own_as_a_container_has() -> None:
+    proxy = container("proxy", limits={"ephemeral-storage": "5Mi"})
+    web = container("web", limits={"ephemeral-storage": "1Gi"})
+    used = {"web": 0, "proxy": 0}
+    sidecar, init = ({"initContainers": [proxy | policy], "containers": [web]} for policy in (ALWAYS, {}))
+    text = 'Container proxy exceeded its local ephemeral storage limit "5Mi". '
+    assert limit_exceeded(candidate(sidecar, used, disk=6), Layout.SINGLE) == (text, "ephemeralcontainerfs.limit")
+    assert limit_exceeded(candidate(init, used, disk=6), Layout.SINGLE) is None, "as in the kubelet: sidecars alone"
