@@ -10,7 +10,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -62,6 +62,7 @@ class Checkpoint:
         self._number = 0
         self._scanned = False
         self._reported: set[Path] = set()  # directories whose newer records have been logged
+        self._threads = _new_threads()
 
     def load_all(self) -> dict[str, dict[str, Any]]:
         """Return every record by key. A file that is no record is renamed to `<name>.corrupt` and logged;
@@ -87,8 +88,10 @@ class Checkpoint:
             try:
                 self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
                 files = {_file_name(key): content for key, content in contents.items()}
-                write_all_atomically(self.directory, files)
+                write_all_atomically(self.directory, files, self._threads)
             except (OSError, RuntimeError):  # or no further thread can be started: each for itself, as it may be
+                self._threads.shutdown()  # waits for the writes that have begun
+                self._threads = _new_threads()
                 return {key: self._store(key, data) for key, data in records.items()}
             kept = {key: self._came_home(key) for key in records}
             self._move_back()
@@ -275,12 +278,17 @@ def _remove(directory: Path, key: str) -> None:
     sync_directory(directory)
 
 
-def write_all_atomically(directory: Path, contents: Mapping[str, bytes], mode: int = 0o600) -> None:
+def _new_threads() -> ThreadPoolExecutor:
+    """Return an executor whose threads are started when they are needed first, and stay: a thread for each write of a
+    batch costs more than the write."""
+    return ThreadPoolExecutor(MAX_WRITES, thread_name_prefix="write")
+
+
+def write_all_atomically(directory: Path, contents: Mapping[str, bytes], threads: Executor, mode: int = 0o600) -> None:
     """`write_atomically` for many files of a directory, by name.
 
-    Raises OSError, and RuntimeError where no thread can be started: then some of them may be replaced."""
-    with ThreadPoolExecutor(MAX_WRITES, thread_name_prefix="write") as threads:
-        replaced = [threads.submit(replace, directory / name, content, mode) for name, content in contents.items()]
+    Raises OSError, and RuntimeError where no thread can be started: then some of them may be replaced, also later."""
+    replaced = [threads.submit(replace, directory / name, content, mode) for name, content in contents.items()]
     for one in replaced:
         one.result()
     sync_directory(directory)

@@ -281,6 +281,9 @@ def test_where_no_thread_can_be_started_the_records_are_saved_one_by_one(
         kept = records.save_all({"uid-0": {"a": 1}, "uid-1": {"b": 2}})
     assert set(kept.values()) == {RecordLocation.ON_DISK}
     assert again(tmp_path).load_all() == {"uid-0": {"a": 1}, "uid-1": {"b": 2}}
+    kept = records.save_all({"uid-0": {"a": 3}, "uid-1": {"b": 4}})  # threads can be started again
+    assert set(kept.values()) == {RecordLocation.ON_DISK}
+    assert again(tmp_path).load_all() == {"uid-0": {"a": 3}, "uid-1": {"b": 4}}
 
 
 def test_a_reader_of_another_process_gets_the_newest_copy_and_changes_nothing(

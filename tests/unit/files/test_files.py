@@ -2,6 +2,7 @@
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ def test_a_file_is_synced_before_it_gets_its_name_and_its_directory_after(tmp_pa
 
 
 def test_each_of_many_files_is_synced_before_it_gets_its_name(tmp_path: Path, steps: list[str]) -> None:
-    write_all_atomically(tmp_path, {"a": b"1", "b": b"12"})
+    with ThreadPoolExecutor() as threads:
+        write_all_atomically(tmp_path, {"a": b"1", "b": b"12"}, threads)
     assert steps[-1] == "sync directory" and sorted(steps[:-1]) == sorted(
         ["sync 1 bytes", "rename to a", "sync 2 bytes", "rename to b"]
     )
