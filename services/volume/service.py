@@ -46,6 +46,7 @@ from services.volume.controllers.plugin_registration import PluginRegistration
 from services.volume.controllers.populator import DesiredStateOfWorldPopulator
 from services.volume.controllers.reconciliation import Reconciliation
 from services.volume.controllers.resource_claims import ResourceClaims
+from services.volume.controllers.selinux_metrics import SELinuxMetrics
 from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.controllers.volume_expansion import VolumeExpansion
 from services.volume.controllers.volume_metrics import VolumeMetrics
@@ -90,6 +91,7 @@ class Volume:
         registration.listens = self._connections.listens
         self._connections.on_change = registration.connections_changed
         metrics = VolumeMetrics(context.metrics, reconciler, certificates.states)
+        SELinuxMetrics(context.metrics, populator.desired.pods.values)
         called = partial(call_in_loop, asyncio.get_running_loop(), metrics.driver_called)
         drivers = CsiDrivers(partial(registration.endpoint, CSI), called)
         calls = calls or PluginCalls(PodDirectories(root), clock, plugins, drivers)

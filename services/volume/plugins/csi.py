@@ -35,8 +35,8 @@ from services.volume.core.specs.csi_volume import (
 )
 from services.volume.core.specs.expansion import ExpansionError, ExpansionFailure, failure_of_code
 from services.volume.core.specs.persistent_volume import PersistentVolume
-from services.volume.core.specs.selinux_mount import mount_label
-from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
+from services.volume.core.specs.selinux_mount import mount_label, selinux_use
+from services.volume.core.specs.volume_spec import Node, Refused, SELinuxUse, VolumeSpec
 from services.volume.plugins.csi_block import CsiBlockVolumes
 from services.volume.plugins.csi_staging import CsiStagedVolumes, mount_group, require_unmounted
 from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin, MeasuredVolumePlugin
@@ -79,8 +79,9 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
             return Refused(f"{_SET_UP} to check volume lifecycle mode: {why}")
         if not found.handle:
             return Refused(f"{PREFIX}the PersistentVolume has no volumeHandle")
-        label = mount_label(pod, persistent) if takes_mount_label(driver) else ""
-        return label if isinstance(label, Refused) else _spec(with_mount_label(found, label))
+        use = selinux_use(pod, persistent) if takes_mount_label(driver) else None
+        label = mount_label(use)
+        return label if isinstance(label, Refused) else _spec(with_mount_label(found, label), use)
 
     def mount_device(self, volume_name: str, source: CsiVolume, gathered: SetUpInputs) -> str:
         """Stage the volume and return where; "" = the driver does not stage volumes."""
@@ -272,7 +273,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
             directory.rmdir()
 
 
-def _spec(volume: CsiVolume) -> VolumeSpec | Refused:
+def _spec(volume: CsiVolume, use: SELinuxUse | None = None) -> VolumeSpec | Refused:
     if problems := dns_subdomain(volume.driver.lower()):
         return Refused(f"{PREFIX}the name of the driver is invalid: {problems[0]}")
     return VolumeSpec(
@@ -283,6 +284,7 @@ def _spec(volume: CsiVolume) -> VolumeSpec | Refused:
         read_only=volume.read_only,
         selinux_relabel=not volume.read_only and not volume.block and not volume.mount_label,
         mount_label=volume.mount_label,
+        selinux=use,
         requires_remount=volume.republish,
         objects=volume.objects,
         expansion_objects=frozenset({volume.expand_secret} if volume.expand_secret is not None else ()),

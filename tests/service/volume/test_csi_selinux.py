@@ -12,10 +12,11 @@ from services.volume.adapters import host_resources
 from services.volume.core.specs.selinux_mount import GATE
 from services.volume.plugins import csi
 from shared.host.mountinfo import MountPoint
-from tests.service.volume.csi_cluster import CsiCluster, running_csi_cluster
+from tests.service.volume.csi_cluster import DRIVER, CsiCluster, running_csi_cluster
 from tests.unit.volume.claims import PV
 
 DEFAULT = "system_u:object_r:container_file_t:s0"
+PLUGIN = f"kubernetes.io/csi/{DRIVER}"
 CONTEXT = f'context="{DEFAULT}:c1,c2"'
 
 
@@ -33,9 +34,29 @@ def run(cluster: CsiCluster, uid: str, level: str = "s0:c1,c2", state: PodState 
     cluster.run(uid, state, selinux={"seLinuxOptions": {"level": level}})
 
 
+def two_levels() -> list[dict[str, Any]]:
+    """Two containers that mount the volume, with different labels."""
+    context = "securityContext"
+    return [
+        {"name": level, "volumeMounts": [{"name": "v"}], context: {"seLinuxOptions": {"level": level}}}
+        for level in ("s1", "s2")
+    ]
+
+
 def flags(call: dict[str, Any]) -> list[str]:
     found: list[str] = call["volume_capability"]["mount"].get("mount_flags", [])
     return found
+
+
+def counted(cluster: CsiCluster) -> dict[str, dict[tuple[str, ...], float]]:
+    """The values of the SELinux metrics that have any, by name without its common beginning."""
+    begin = "volume_manager_selinux_"
+    families = {family.name: series for family, series in cluster.metrics.collect() if family.name.startswith(begin)}
+    return {
+        name.removeprefix(begin): {labels: values[0] for labels, values in series.items()}
+        for name, series in families.items()
+        if series
+    }
 
 
 def play_mount(cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch, super_options: frozenset[str]) -> None:
@@ -105,6 +126,10 @@ async def test_a_pod_with_another_label_waits_until_the_volume_is_unmounted(clus
         run(cluster, "b", level="s0:c7")
         why = f'conflicting SELinux labels of volume pv-1: "{DEFAULT}:c1,c2" and "{DEFAULT}:c7"'
         assert why in await cluster.until_error("b")
+        assert counted(cluster) == {
+            "volumes_admitted_total": {(PLUGIN, "RWX"): 1.0},
+            "volume_context_mismatch_errors_total": {(PLUGIN, "RWX"): 1.0},
+        }
         assert (shown := cluster.shown("a")) is not None and shown.state is VolumeState.MOUNTED
         assert len(cluster.driver.calls("NodeStageVolume")) == 1
         run(cluster, "a", state=PodState.FINISHED)
@@ -112,6 +137,24 @@ async def test_a_pod_with_another_label_waits_until_the_volume_is_unmounted(clus
         staged = cluster.driver.calls("NodeStageVolume", "NodeUnstageVolume")
         assert [call["method"] for call in staged] == ["NodeStageVolume", "NodeUnstageVolume", "NodeStageVolume"]
         assert flags(staged[-1]) == ["noatime", f'context="{DEFAULT}:c7"']
+
+
+async def test_what_the_gate_would_refuse_is_counted_while_it_is_off(cluster: CsiCluster) -> None:
+    """With it a cluster finds the pods that would not start after an upgrade."""
+    cluster.objects[PV]["spec"]["accessModes"] = ["ReadWriteOnce", "ReadWriteMany"]
+    async with cluster.volume():
+        run(cluster, "a")
+        await cluster.until_mounted("a")
+        assert counted(cluster) == {"volumes_admitted_total": {(PLUGIN, "RWX"): 1.0}}
+        run(cluster, "b", level="s0:c7")
+        cluster.run("c", containers=two_levels())
+        for uid in "bc":
+            await cluster.until_mounted(uid)
+        assert counted(cluster) == {
+            "volumes_admitted_total": {(PLUGIN, "RWX"): 1.0},
+            "volume_context_mismatch_warnings_total": {(PLUGIN, "RWX"): 1.0},
+            "pod_context_mismatch_warnings_total": {("RWX",): 1.0},
+        }
 
 
 @pytest.mark.parametrize("staged_as", ["s0:c1,c2", "s0:c7"])
@@ -136,7 +179,6 @@ async def test_a_staged_volume_that_no_pod_has_gets_the_label_of_the_next_pod(
 
 async def test_containers_with_different_labels_are_an_error(cluster: CsiCluster) -> None:
     async with cluster.volume():
-        two = [{"name": n, "volumeMounts": [{"name": "v"}], "securityContext": {"seLinuxOptions": {"level": n}}}
-               for n in ("s1", "s2")]  # fmt: skip
-        cluster.run("a", containers=two)
+        cluster.run("a", containers=two_levels())
         assert "multiple SELinux labels found: " in await cluster.until_error("a")
+        assert counted(cluster) == {"pod_context_mismatch_errors_total": {("RWOP",): 1.0}}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.volume.core.specs.persistent_volume import PersistentVolume
-from services.volume.core.specs.selinux_mount import GATE, mount_label
+from services.volume.core.specs.selinux_mount import GATE, mount_label, selinux_use
 from services.volume.core.specs.volume_spec import Node, Unprocessed
 
 DEFAULT = "system_u:object_r:container_file_t:s0"
@@ -32,7 +32,8 @@ def label(
 ) -> str | Unprocessed:
     spec = {"accessModes": list(modes or ("ReadWriteOncePod",)), "volumeMode": mode}
     node = Node(gates=frozenset(gates), file_label=default)
-    return mount_label(of, PersistentVolume(name="pv", spec=spec, annotations={}, claim={}, volume="v", node=node))
+    volume = PersistentVolume(name="pv", spec=spec, annotations={}, claim={}, volume="v", node=node)
+    return mount_label(selinux_use(of, volume))
 
 
 def test_the_label_has_the_level_of_the_process_and_the_type_of_files() -> None:

@@ -5,27 +5,36 @@ import re
 
 from services.volume.core.specs.persistent_volume import PersistentVolume
 from services.volume.core.specs.pod_fields import security_context
-from services.volume.core.specs.volume_spec import Unprocessed
+from services.volume.core.specs.volume_spec import SELinuxUse, Unprocessed
 from shared.model.fields import dictionaries, dictionary, text
 from shared.model.objects import Object
 from shared.podspec.resources import main_containers
 
 _LABEL = re.compile(r"[A-Za-z0-9_.:,-]+")
 GATE = "SELinuxMount"  # without this gate, only ReadWriteOncePod volumes are mounted with a label
+_ACCESS_MODES = {"ReadWriteMany": "RWX", "ReadOnlyMany": "ROX", "ReadWriteOnce": "RWO", "ReadWriteOncePod": "RWOP"}
 
 
-def mount_label(pod: Object, persistent: PersistentVolume) -> str | Unprocessed:
-    """Return the label for a volume whose driver takes labels, "" = it is mounted without; Unprocessed where the
-    containers of the pod contradict each other."""
+def selinux_use(pod: Object, persistent: PersistentVolume) -> SELinuxUse | None:
+    """Return how the pod uses a volume whose driver takes labels; None = the host or the volume has none."""
     node = persistent.node
-    if not node.file_label or persistent.block or not (persistent.one_pod or GATE in node.gates):
-        return ""
+    if not node.file_label or persistent.block:
+        return None
     labels = {_label(options, node.file_label) for options in _process_options(pod, persistent.volume)}
-    if len(labels) > 1:
-        return Unprocessed(f"multiple SELinux labels found: {','.join(sorted(labels))}")
-    if security_context(pod).get("seLinuxChangePolicy") == "Recursive":
+    if len(labels) < 2 and security_context(pod).get("seLinuxChangePolicy") == "Recursive":
+        labels.clear()
+    mode = next((short for mode, short in _ACCESS_MODES.items() if mode in persistent.access_modes), "")
+    return SELinuxUse(mode, tuple(sorted(labels)), persistent.one_pod or GATE in node.gates)
+
+
+def mount_label(use: SELinuxUse | None) -> str | Unprocessed:
+    """Return the label that the volume is mounted with, "" = it is mounted without; Unprocessed where the containers of
+    the pod contradict each other."""
+    if use is None or not use.enforced:
         return ""
-    return next(iter(labels), "")
+    if len(use.labels) > 1:
+        return Unprocessed(f"multiple SELinux labels found: {','.join(use.labels)}", selinux=use)
+    return next(iter(use.labels), "")
 
 
 def _process_options(pod: Object, volume: str) -> list[Object]:

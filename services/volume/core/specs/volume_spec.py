@@ -13,6 +13,19 @@ from shared.model.objects import Object
 from shared.podspec.resources import parse_resources
 
 
+class SELinuxUse(msgspec.Struct, frozen=True):
+    """How a pod uses a PersistentVolume whose driver takes SELinux labels, on a host with SELinux.
+
+    `access_mode`: the widest of the volume, as metrics name it; `labels`: those of the containers that mount it, none
+    where the pod declines a mount with a label; `enforced`: the volume is mounted with its label, so that a second one
+    is an error.
+    """
+
+    access_mode: str
+    labels: tuple[str, ...]
+    enforced: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class VolumeSpec:
     """What a plugin requests for a volume. A volume is set up again when a new spec is not equal to the old one."""
@@ -48,6 +61,7 @@ class VolumeSpec:
     group: int | None = field(default=None, compare=False)  # a supplemental group of the pods that use it
     one_pod: bool = field(default=False, compare=False)  # ReadWriteOncePod: no second pod of this node may have it
     mount_label: str = ""  # the SELinux label that its device and the volume are mounted with; "" = none
+    selinux: SELinuxUse | None = field(default=None, compare=False)  # None = its driver takes no labels
     elsewhere: bool = field(default=False, compare=False)  # a PersistentVolume that may not be used on this node
     migrated: bool = field(default=False, compare=False)  # it was translated from an in-tree plugin
 
@@ -68,9 +82,11 @@ class Refused(msgspec.Struct, frozen=True):
 
 class Unprocessed(Refused, frozen=True):
     """A volume whose claim cannot be used now, until the claim changes. `reason`: the kubelet's text, "" while the
-    claim is being read; `quiet`: the reason is expected to end soon, and is no event at first."""
+    claim is being read; `quiet`: the reason is expected to end soon, and is no event at first; `selinux`: the use that
+    is refused because of its labels."""
 
     quiet: bool = False
+    selinux: SELinuxUse | None = None
 
 
 def spec_name(key: str) -> str:
