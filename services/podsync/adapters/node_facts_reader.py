@@ -18,6 +18,7 @@ from shared.config.nested import value_of
 from shared.host.machine import architecture, default_route_addresses, meminfo
 from shared.host.selinux import selinux_enabled
 from shared.model.frozen_copy import replace
+from shared.version import is_since
 
 _MAX_RESOLV_CONF_BYTES = 10 << 20  # the rest of a larger file is not read
 # Those of `shared/podspec/gated.py`.
@@ -57,6 +58,7 @@ def read_node_facts(config: EffectiveConfig, resources: NodeResources, *, cgroup
         enforced_memory=kubepods_values(read_node_capacity(config), (PODS,)).memory_limit or 0,
         qos_reserved_memory=_qos_reserved_memory(config),
         memory_qos=memory_qos,
+        resets_memory_qos=cgroup_v2 and not memory_qos and is_since(config.emulated_version, "1.37"),
         protects_memory=memory_qos and config.memory_reservation_policy == "TieredReservation",
         memory_throttling_factor=config.memory_throttling_factor,
         cpu_cfs_quota=config.cpu_cfs_quota,

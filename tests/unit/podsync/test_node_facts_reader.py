@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from bus.messages.podsync import NodeResources
 from services.podsync.adapters import node_facts_reader
 from shared.config.effective import EffectiveConfig
 
@@ -35,3 +36,23 @@ def test_swap_can_be_limited_on_v1_where_the_kernel_counts_it(
     file = "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes"
     monkeypatch.setattr(Path, "exists", lambda path: has_swap_controller and str(path) == file)
     assert node_facts_reader._swap_controller(cgroup_v2=False) is has_swap_controller
+
+
+@pytest.mark.parametrize(
+    ("release", "gate", "v2", "reset"),
+    [
+        ("1.37", False, True, True),
+        ("1.37", True, True, False),
+        ("1.37", False, False, False),
+        ("1.36", False, True, False),
+    ],
+)
+def test_what_memory_qos_has_left_is_taken_back_with_the_gate_off_since_1_37(
+    release: str, gate: bool, v2: bool, reset: bool
+) -> None:
+    config = EffectiveConfig(
+        node_name="n", root_dir="/r", run_dir="/r", log_dir="/r", cert_dir="/r", emulated_version=release,
+        feature_gates={"MemoryQoS": gate},
+    )  # fmt: skip
+    facts = node_facts_reader.read_node_facts(config, NodeResources(capacity={}, allocatable={}), cgroup_v2=v2)
+    assert (facts.resets_memory_qos, facts.memory_qos) == (reset, gate and v2)

@@ -45,8 +45,9 @@ def protected(qos: QosClass, amount: int, facts: NodeFacts) -> dict[str, int]:
 
 def class_protection(qos: QosClass, requested: ClassRequests, facts: NodeFacts) -> dict[str, int]:
     """Return what a class is protected by: kubepods (Guaranteed) by `memory_min` of all requests, Burstable by
-    `memory_low` of its own. Both are 0 where the policy protects nothing, which takes an earlier protection away."""
-    if not facts.memory_qos:
+    `memory_low` of its own. Both are 0 where the policy protects nothing, which takes an earlier protection away, also
+    from the pods below: the kernel protects no more of them than of the class."""
+    if not facts.memory_qos and not facts.resets_memory_qos:
         return {}
     tiered = facts.protects_memory
     if qos is QosClass.GUARANTEED:

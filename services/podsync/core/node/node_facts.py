@@ -41,6 +41,7 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     enforced_memory: int = 0  # bytes of the machine without what is reserved for daemons
     qos_reserved_memory: int | None = None  # percent of requests kept from lower classes; None = gate or key not set
     memory_qos: bool = False  # gate MemoryQoS, on cgroup v2
+    resets_memory_qos: bool = False  # the gate is off, and what it has left in cgroups is taken back, since 1.37
     protects_memory: bool = False  # gate MemoryQoS, with memoryReservationPolicy TieredReservation
     memory_throttling_factor: float = 0.9  # 0 = no container is throttled
     cpu_cfs_quota: bool = True

@@ -70,6 +70,9 @@ def test_without_the_key_or_the_memory_of_the_node_nothing_is_reserved(node: Nod
         (QosClass.BURSTABLE, THROTTLES, {"memory_low": 0}),
         (QosClass.GUARANTEED, facts(), {}),
         (QosClass.BURSTABLE, facts(), {}),
+        (QosClass.GUARANTEED, facts(resets_memory_qos=True), {"memory_min": 0}),
+        (QosClass.BURSTABLE, facts(resets_memory_qos=True), {"memory_low": 0}),
+        (QosClass.BEST_EFFORT, facts(resets_memory_qos=True), {}),
     ],
 )
 def test_classes_are_protected_by_their_requests(qos: QosClass, node: NodeFacts, wanted: dict[str, int]) -> None:

@@ -175,6 +175,15 @@ async def test_the_driver_systemd_writes_the_same_files_and_gives_systemd_the_sa
     }  # fmt: skip
 
 
+async def test_with_the_gate_off_nothing_is_protected_any_more(tmp_path: Path) -> None:
+    """The kernel protects no more of a pod than of the class above it, whatever the pod's own files say."""
+    trees = tree(tmp_path)
+    await write_everything(tmp_path, CgroupfsDriver(trees, FACTS.page_sizes), trees, FACTS)
+    off = replace(FACTS, memory_qos=False, protects_memory=False, resets_memory_qos=True)
+    written = await write_everything(tmp_path, CgroupfsDriver(trees, off.page_sizes), trees, off)
+    assert (written["kubepods"]["memory.min"], written["kubepods/burstable"]["memory.low"]) == ("0", "0")
+
+
 @pytest.mark.parametrize("usage", [7 * GIB, 5 * GIB])
 async def test_on_v2_a_class_is_never_limited_below_what_it_uses(tmp_path: Path, usage: int) -> None:
     trees = tree(tmp_path)
