@@ -21,8 +21,9 @@ from services.status.adapters.clients import Clients as StatusClients
 from services.status.core.ready import MAIN_LOOPS
 from services.status.service import Status
 from services.volume.service import Volume
-from shared.config.effective import EffectiveConfig
+from shared.config.effective import EffectiveConfig, OfflinePods
 from shared.kube import paths
+from shared.kube.credentials import Credentials, credentials_path, encode_credentials
 from tests.service.pleg.world import READING, StillUsage
 from tests.service.status.node_stage import StillHost
 from tests.simulation.api import SimulationApi
@@ -120,6 +121,7 @@ class Node:
             pod_logs_dir="logs",
             container_log_max_size=-1,  # there are no files to rotate
             cgroups_per_qos=False,
+            offline_pods=OfflinePods() if workload.offline else None,
             static_pod_path=str(self.manifests) if any(pod.static for pod in workload.pods) else "",
             **(CONFIGURED if workload.plugin is not None else {}),
         )
@@ -129,6 +131,7 @@ class Node:
     def begin(self) -> None:
         """Start everything and plan what will happen."""
         self.api.put(paths.node(NAME), {"metadata": {"name": NAME}})
+        self._write_credentials()
         for service in (*STUBS, *SERVICES):
             self.live(service)
         self.api.begin()
@@ -215,6 +218,13 @@ class Node:
         self.story.add("fault", f"{incarnation.service} {incarnation.number} is killed")
         self._later(self._down.pop(incarnation.service, 1) or 0.05, self._again, incarnation.service)
 
+    def _write_credentials(self) -> None:
+        """As bootstrap does; records for a start without API server name them."""
+        if self.workload.offline:
+            path = credentials_path(self.config.run_dir)
+            path.parent.mkdir(parents=True)
+            path.write_bytes(encode_credentials(Credentials(version=1, server="https://192.0.2.1:6443")))
+
     def _again(self, service: str) -> None:
         self.story.add("fault", f"{service} begins again")
         self.live(service)
@@ -251,6 +261,7 @@ class Node:
         if not fault.keeps:
             self.oracle.runtime_is_empty()
         shutil.rmtree(self.config.run_dir, ignore_errors=True)
+        self._write_credentials()
         self.boot = f"boot {int(self.boot[5:]) + 1}"
 
     def is_armed_at(self, name: str) -> bool:

@@ -18,7 +18,7 @@ from tests.simulation.claim_driver import DRIVER
 from tests.simulation.oracle import Oracle
 from tests.simulation.runtime import SimulationRuntime
 from tests.simulation.story import Story
-from tests.simulation.workload import CONFIG_MAP, GPU, IMAGES, SECRET, Act, PodPlan, Run, Workload, pod_object
+from tests.simulation.workload import CLAIM, CONFIG_MAP, GPU, IMAGES, SECRET, Act, PodPlan, Run, Workload, pod_object
 
 NAME = "node1"
 MIRROR = "kubernetes.io/config.mirror"
@@ -37,6 +37,8 @@ class Users:
     def begin(self) -> None:
         """Plan what they do."""
         self._later(self.workload.secret_at, self._put_secret)
+        if any("claim" in plan.volumes for plan in self.workload.pods):
+            self._put_claim()
         for plan in self.workload.pods:
             self.acts_left += 1 + len(plan.acts)
             self._later(plan.at, self._create, plan)
@@ -50,6 +52,15 @@ class Users:
         self.story.add("user", f"writes the Secret, version {self._secret_version}")
         self.api.put(f"/api/v1/namespaces/default/secrets/{SECRET}", {"data": data})
         self.api.put(f"/api/v1/namespaces/default/configmaps/{CONFIG_MAP}", {"data": {"mode": "fast"}})
+
+    def _put_claim(self) -> None:
+        """A claim and the volume that it is bound to, a directory of the node."""
+        modes, volume = ["ReadWriteMany"], f"volume-{CLAIM}"
+        claim = {"spec": {"volumeName": volume, "accessModes": modes}, "status": {"phase": "Bound"}}
+        made = self.api.put(paths.persistent_volume_claim("default", CLAIM), claim)
+        bound = {"namespace": "default", "name": CLAIM, "uid": made["metadata"]["uid"]}
+        spec = {"claimRef": bound, "accessModes": modes, "hostPath": {"path": "/data"}}
+        self.api.put(paths.persistent_volume(volume), {"spec": spec, "status": {"phase": "Bound"}})
 
     def _create(self, plan: PodPlan) -> None:
         if plan.devices and not self._has_devices():  # a scheduler would bind it to no node without the resource
@@ -114,6 +125,9 @@ class Users:
                 patches.manifests_changed()
             case "delete" if present is not None:
                 self.api.delete(path, act.grace)
+            case "move" if present is not None:
+                self.api.delete(path, 0)
+                self.api.bind(pod_object(plan), "elsewhere")
             case "recreate":
                 self._make(plan)
             case "image" if plan.static:
@@ -143,7 +157,7 @@ class Users:
             if count < len(runs) or (runs[-1].seconds is not None and self._is_running(uid, container)):
                 return False
         for _, pod in self.api.store.below(target_of(paths.PODS)):
-            if pod["status"].get("reason") == "DeadlineExceeded":
+            if pod["status"].get("reason") == "DeadlineExceeded" or pod["spec"].get("nodeName") != NAME:
                 continue
             if pod["spec"].get("activeDeadlineSeconds"):
                 return False

@@ -63,6 +63,8 @@ class SimulatedCalls(PluginCalls):
         match operation:
             case MakePodDirectories(uid):
                 mounted.setdefault(uid, {})
+            case MountVolume(spec=spec) if not spec.has_directory:  # a path of the node
+                return Performed(spec.node_path)
             case MountVolume(uid, volume, spec):
                 plugin, shown = "", {}
                 if isinstance(spec.source, Files):

@@ -9,6 +9,7 @@ from shared.model.frozen_copy import replace
 IMAGES = ("busybox:1", "busybox:2")
 SECRET = "key"
 CONFIG_MAP = "settings"
+CLAIM = "data"
 GPU = "example.com/gpu"
 
 
@@ -27,8 +28,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Act:
-    """Something done to a pod: `delete`, `image`, `label`, `recreate`, `secret`. Done `after` seconds after the pod was
-    created and, with `starts`, after its containers have been started that often."""
+    """Something done to a pod: `delete`, `image`, `label`, `move` (to another node), `recreate`, `secret`. Done `after`
+    seconds after the pod was created and, with `starts`, after its containers have been started that often."""
 
     kind: str
     after: float
@@ -46,7 +47,7 @@ class PodPlan:
     runs: tuple[tuple[Run, ...], ...]  # of each container c0, c1 …; the last run repeats
     acts: tuple[Act, ...] = ()
     grace: int = 30
-    volumes: tuple[str, ...] = ()  # secret | config | empty
+    volumes: tuple[str, ...] = ()  # secret | config | empty | claim | token
     probes: tuple[str, ...] = ()  # readiness | liveness
     deadline: int | None = None
     static: bool = False
@@ -87,13 +88,15 @@ class PluginPlan:
 @dataclass(frozen=True)
 class Workload:
     """The pods, when the Secret and ConfigMap appear, and whether the runtime has an event stream. With a `plugin` the
-    node has devices, and static policies for CPUs and memory."""
+    node has devices, and static policies for CPUs and memory. `offline`: the node keeps a record of its pods
+    (`offlinePods`)."""
 
     pods: tuple[PodPlan, ...]
     secret_at: float = 0.0
     runtime_events: bool = False
     late_images: tuple[str, ...] = field(default=())  # have to be pulled
     plugin: PluginPlan | None = None
+    offline: bool = False
 
     def without(self, name: str) -> "Workload":
         """The same without one pod."""
@@ -210,6 +213,8 @@ def pod_object(plan: PodPlan, *, image: str = IMAGES[0]) -> dict[str, Any]:
         "secret": {"secret": {"secretName": SECRET}},
         "config": {"configMap": {"name": CONFIG_MAP}},
         "empty": {"emptyDir": {}},
+        "claim": {"persistentVolumeClaim": {"claimName": CLAIM}},
+        "token": {"projected": {"sources": [{"serviceAccountToken": {"path": "token", "audience": "api"}}]}},
     }
     probe = {"periodSeconds": 1, "failureThreshold": 2, "timeoutSeconds": 1}
     containers = [_container(plan, f"c{number}", image) for number in range(len(plan.runs))]
@@ -226,6 +231,8 @@ def pod_object(plan: PodPlan, *, image: str = IMAGES[0]) -> dict[str, Any]:
         "containers": containers,
         "volumes": [{"name": kind, **sources[kind]} for kind in plan.volumes],
     }
+    if "token" in plan.volumes:
+        spec["serviceAccountName"] = "default"
     if plan.claims:
         spec["resourceClaims"] = [{"name": claim, "resourceClaimName": claim} for claim in plan.claims]
     if init:

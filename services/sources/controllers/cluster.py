@@ -53,7 +53,7 @@ class Cluster:
     ) -> None:
         self._config, self._clients = config, clients
         self._api = ApiServer(clients, bus, clock)
-        self._node = NodeWatch(self._api, node, config.node_name)
+        self._node = NodeWatch(self._api, node, config.node_name, prompt=config.offline_pods is not None)
         self._services = ServiceReads(self._api)
         self._runtime_classes = ListedObjects(self._api, "runtime classes", paths.RUNTIME_CLASSES)
         self._objects = ReferencedObjects(config, self._api, changed, self._node)
@@ -83,7 +83,7 @@ class Cluster:
             mirrors,
             troubles,
             before=self._on_pod,
-            on_complete=self._objects.note_all_pods,
+            on_complete=self._on_all_pods,
             offline=self._offline,
             restore_node=self._node.restore,
         )
@@ -159,7 +159,12 @@ class Cluster:
         self._objects.on_pod(change)
         self._claims.on_pod(change)
 
+    def _on_all_pods(self) -> None:
+        """Note that all pods of the API server are published."""
+        self._node.relax()
+        self._objects.note_all_pods()
+
     async def get_services(self, request: GetServices) -> FoundServices:
-        """Answer GetServices; while pods run from the record, from it."""
-        kept = None if self._offline is None else self._offline.services(request)
-        return self._services.get(request) if kept is None else kept
+        """Answer GetServices; until the API server has listed them, from the record, as far as it goes."""
+        found = self._services.get(request)
+        return found if found.synced or self._offline is None else self._offline.services(request) or found

@@ -21,9 +21,10 @@ UNREAD = "nodes have not yet been read at least once, cannot construct node obje
 
 
 class NodeWatch:
-    """Owns `node.object`, which is complete with the first list, also where there is no such Node."""
+    """Owns `node.object`, which is complete with the first list, also where there is no such Node. `prompt`: the return
+    of the API server is noticed soon, until `relax` is called."""
 
-    def __init__(self, api: ApiServer, stream: OwnedStream[NodeObject], node_name: str) -> None:
+    def __init__(self, api: ApiServer, stream: OwnedStream[NodeObject], node_name: str, *, prompt: bool) -> None:
         self._stream, self._name = stream, node_name
         self._list_watch = ListWatch(
             api=api,
@@ -33,7 +34,7 @@ class NodeWatch:
             selector=f"metadata.name={node_name}",
             on_list=self._on_list,
             on_change=self._on_change,
-            reflector=Reflector(longest_pause=MAX_PROMPT_PAUSE_SECONDS, probes=True),
+            reflector=Reflector(longest_pause=MAX_PROMPT_PAUSE_SECONDS, probes=True, prompt=prompt),
         )
         self.synced = self._list_watch.synced
 
@@ -42,6 +43,10 @@ class NodeWatch:
         """Return the Node without managedFields; None = there is none, or it was not read yet."""
         known = self._stream.get(KEY)
         return None if known is None else known.node
+
+    def relax(self) -> None:
+        """Note that the pods are known, so that in an outage the return of the API server may be noticed later."""
+        self._list_watch.reflector.prompt = False
 
     def restore(self, node: Object) -> None:
         """Publish the Node as it was known before; the stream does not become complete."""

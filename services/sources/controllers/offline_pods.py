@@ -34,7 +34,7 @@ from shared.config.effective import EffectiveConfig, OfflinePods
 from shared.model import objects
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
-from shared.offline.answers import live_or_kept
+from shared.offline.answers import WITHOUT_ANSWER_SECONDS, live_or_kept
 from shared.offline.record import RECORD_ERRORS, OfflineRecord, remove_offline_records
 from shared.podspec.references import Reference
 from shared.process.crash import crash_point
@@ -43,7 +43,6 @@ from shared.time.timestamps import rfc3339
 log = logging.getLogger(__name__)
 
 NAME = "pods"
-WITHOUT_ANSWER_SECONDS = 5.0  # of the API server after a start, until the record is used
 SAVE_AFTER_SECONDS = 5.0  # after a change, for all that change meanwhile
 MAX_RENEWAL_SECONDS = 3600.0  # after which a record without changes is saved again, because the API server confirms it
 READ_TIMEOUT_SECONDS = 5.0  # for a changed object, which is in memory
@@ -78,8 +77,10 @@ class OfflineRecordOfPods:
         self._answers: dict[Key, KeptAnswer] = {}  # those requested last come last
         self._changed: set[Reference] = set()  # Secrets and ConfigMaps whose newest version was not requested
         self._loaded: OfflineRecordData | None = None
+        self._known_services: dict[str, list[Object]] = {}  # of the record, by namespace
         self.since = ""  # RFC 3339: of when the record is that pods run from; "" = the API server has listed them
         self._in_use, self._is_due = asyncio.Event(), asyncio.Event()
+        self._decided = asyncio.Event()  # set when pods run from the record, or the API server has listed them
 
     async def take_over(self, node_read: asyncio.Event) -> OfflineRecordData | None:
         """Read the record. Return it once the API server has not answered for `WITHOUT_ANSWER_SECONDS`; None = our Node
@@ -93,7 +94,9 @@ class OfflineRecordOfPods:
                     await node_read.wait()
             if not node_read.is_set() and not self._api.refuses(NODE):
                 self._loaded, self.since = loaded, rfc3339(loaded.saved)
+                self._known_services = loaded.services
                 self._in_use.set()
+                self._decided.set()
                 line = (
                     f"the API server does not answer: {len(loaded.pods)} pods are known from the record of {self.since}"
                 )
@@ -115,24 +118,31 @@ class OfflineRecordOfPods:
             self._in_use.clear()
             self._troubles.set(IN_USE, None)
             changed = True
+        self._decided.set()
         if changed:
             self._is_due.set()
 
     async def answer(self, request: GetObject) -> FoundObject:
-        """Answer GetObject: while pods run from the record from it, as far as it goes."""
+        """Answer GetObject: while pods run from the record from it, as far as it goes. A request that fails before it
+        is decided whether they do waits for that, because its sender would repeat it later."""
         key = (request.kind, request.namespace, request.name)
 
         def kept() -> FoundObject | None:
             return self._answers[key].found if self.since and key in self._answers else None
 
-        found, is_live = await live_or_kept(partial(self._read, request), kept, self._in_use)
+        def is_open(found: FoundObject) -> bool:
+            failed = found.object is None and not found.not_found
+            return failed and key in self._answers and not self._decided.is_set()
+
+        live = partial(self._read, request)
+        found, is_live = await live_or_kept(live, kept, self._in_use, is_open, self._decided)
         if is_live:
             self._remember(request, found)
         return found
 
     def services(self, request: GetServices) -> FoundServices | None:
-        """Return the Services of the record, while pods run from it; None = the record has none."""
-        if self._loaded is None or (known := self._loaded.services.get(request.namespace)) is None:
+        """Return the Services of the record from which pods have run; None = the record has none."""
+        if (known := self._known_services.get(request.namespace)) is None:
             return None
         return FoundServices(synced=True, services=tuple(known))
 

@@ -22,6 +22,9 @@ cluster see the same outage at the same time: what they send meanwhile must not 
 what they send after its return must not come at once. PROBES grows quickly and half of each pause is by chance, so the
 agents notice the return at different times, over as long as the outage has lasted and MAX_PROBE_PAUSE_SECONDS at most.
 That spreads everything they send then, and is as long as an agent may be out of step after the return.
+A node whose pods may run from a record (`offlinePods`), because the API server has not listed them since the start, has
+the pauses of PROMPT_PROBES instead: it may run pods that are elsewhere by now. Only nodes that booted in the outage are
+so, and each sends one request of a connection.
 - The kernel breaks a connection on which nothing is confirmed after about ten seconds; one that survives a shorter
   outage delivers what was held back.
 - The first failed request of any kind makes our Node be listed at once, so one lost connection is no outage for long.
@@ -43,6 +46,8 @@ PAUSES = Backoff(initial=1.6, cap=30.0, reset_after=120.0)
 # The pauses of the list of our Node while the API server cannot be reached; each is prolonged at random, up to twofold.
 PROBES = Backoff(initial=2.0, cap=36.0, factor=3.0)
 MAX_PROBE_PAUSE_SECONDS = 2 * PROBES.cap
+PROMPT_PROBES = Backoff(initial=2.5, cap=2.5)  # the same of a node whose pods may run from a record
+MAX_PROMPT_PROBE_PAUSE_SECONDS = 2 * PROMPT_PROBES.cap
 SPREAD_SECONDS = 1.0  # over which requests after an outage are spread
 FORBIDDEN_PAUSE_SECONDS = 0.2  # the first pause: the authorizer learns soon that a pod of this node needs the object
 MAX_PROMPT_PAUSE_SECONDS = 3.0  # of Node and pods, on which all others depend, while the network works
@@ -93,6 +98,7 @@ class Reflector:
     # True for our Node, whose list is also sent during an outage. After a watch that broke early it lists the newest
     # state, to detect that the store went back.
     probes: bool = False
+    prompt: bool = False  # True for our Node while pods may run from a record
     answer_timeout: float = field(default=ANSWER_TIMEOUT_SECONDS, init=False)  # seconds to wait for the next answer
     version: str = field(default="", init=False)  # of the newest object or bookmark; "" = list first
     _pause: Pause | None = field(default=None, init=False)
@@ -199,13 +205,15 @@ class Reflector:
     def _fail(self, error: ApiError | None, now: float, chance: float) -> None:
         if self.probes and isinstance(error, ApiUnreachableError) and error.is_outage:
             self._outages += 1
-            self._pause = Pause(PROBES.delay(self._outages, jitter=chance))
+            pauses = PROMPT_PROBES if self.prompt else PROBES
+            self._pause = Pause(pauses.delay(self._outages, jitter=chance))
             return
         status = error if isinstance(error, ApiStatusError) else None
         busy = status is not None and (status.code == 429 or status.code >= 500)
+        longest_busy = MAX_PROMPT_PROBE_PAUSE_SECONDS if self.prompt else MAX_BUSY_PAUSE_SECONDS
         seconds = self._back_off(
             FORBIDDEN_PAUSE_SECONDS if status is not None and status.forbidden else PAUSES.initial,
-            max(self.longest_pause, MAX_BUSY_PAUSE_SECONDS) if busy else self.longest_pause,
+            max(self.longest_pause, longest_busy) if busy else self.longest_pause,
             now,
             chance,
         )

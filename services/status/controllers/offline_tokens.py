@@ -69,12 +69,19 @@ class OfflineTokens:
         self._bus, self._clock, self._limit, self._issue = context.bus, context.clock, settings.max_bytes, issue
         self._record = OfflineRecord(context.config, NAME)
         self._tokens: dict[bytes, KeptToken] = {}  # by request; those issued last come last
-        self._in_use, self._is_due = asyncio.Event(), asyncio.Event()
+        self._in_use, self._is_due, self._published = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._desired = context.bus.follow(PODS_DESIRED, self._on_desired)
 
     async def answer(self, request: RequestToken) -> IssuedToken:
-        """Answer RequestToken: for a pod that runs from the record with the kept token, if there is one."""
-        issued, is_live = await live_or_kept(partial(self._issue, request), partial(self._kept, request), self._in_use)
+        """Answer RequestToken: for a pod that runs from the record with the kept token, if there is one. A request that
+        fails before sources has published the pod waits for that."""
+
+        def is_open(issued: IssuedToken) -> bool:
+            kept = self._tokens.get(_key(request)) if issued.error and not issued.not_found else None
+            return kept is not None and kept.pod_uid not in self._desired.state
+
+        live, kept = partial(self._issue, request), partial(self._kept, request)
+        issued, is_live = await live_or_kept(live, kept, self._in_use, is_open, self._published)
         if is_live and issued.token and len(issued.token) <= MAX_TOKEN_BYTES:
             space, account, spec = request.namespace, request.service_account, request.spec
             self._tokens.pop(_key(request), None)
@@ -103,6 +110,8 @@ class OfflineTokens:
             if change.value.recorded:
                 self._in_use.set()
                 self._in_use.clear()  # who waits has been woken; who comes later looks first
+            self._published.set()
+            self._published.clear()
             return
         if any(not self._is_needed(token) for token in self._tokens.values()):
             self._is_due.set()

@@ -1,5 +1,6 @@
 """A start without API server: pods run from the encrypted record, and then the API server's list counts."""
 
+import asyncio
 import base64
 import contextlib
 from collections.abc import AsyncIterator
@@ -9,18 +10,19 @@ from typing import Any
 import pytest
 
 from services.sources.controllers import cluster_pods, offline_pods
-from services.sources.controllers.offline_pods import WITHOUT_ANSWER_SECONDS
 from shared.config.effective import OfflinePods
 from shared.kube import paths
 from shared.kube.credentials import Credentials, credentials_path, encode_credentials
 from shared.model import objects
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
+from shared.offline.answers import WITHOUT_ANSWER_SECONDS
 from tests.fakes.virtual_time import on_virtual_time
-from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, noticed_within, pod
+from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, pod
 
 SECRETS = {f"secret-{number}": f"hunter2-{number}-correct-horse" for number in range(3)}
 SAVED_WITHIN = 11.0  # the record follows within five seconds; and a change in between within five more
+NOTICED_WITHIN = 5.0  # seconds after the return of the API server, while pods run from the record
 USED_WITHIN = WITHOUT_ANSWER_SECONDS + 1.0
 
 
@@ -163,7 +165,7 @@ async def test_after_the_return_the_api_servers_list_counts(tmp_path: Path) -> N
         image = [{**edited["spec"]["containers"][0], "image": "busybox:2"}]
         node.api.put(paths.pod("default", "web"), {**edited, "spec": {**edited["spec"], "containers": image}})
         node.api.up()
-        await node.until(lambda: node.desired.complete, within=noticed_within(USED_WITHIN) + 2.0)
+        await node.until(lambda: node.desired.complete, within=NOTICED_WITHIN + 2.0)
         assert node.wanted() == ["db", "web"] and recorded(node) == []
         assert node.desired.state[uids["web"]].pod["spec"]["containers"][0]["image"] == "busybox:2"
         after = node.desired.history[history:]
@@ -176,6 +178,66 @@ async def test_after_the_return_the_api_servers_list_counts(tmp_path: Path) -> N
         assert not any("record" in line for line in node.troubles())
 
 
+@pytest.mark.parametrize("fault", ["down", "not ready"])
+@on_virtual_time
+async def test_the_return_is_noticed_within_seconds_also_after_a_long_outage(tmp_path: Path, fault: str) -> None:
+    async with offline_node(tmp_path) as node:
+        await record_everything(node)
+        await node.kill()
+        if fault == "down":
+            node.api.down()
+        else:
+            node.api.refuse(10_000, 503)
+        await node.start()
+        await node.pass_time(600.0)
+        before = node.asked("GET", paths.NODES)
+        node.api.up()
+        await node.until(lambda: node.desired.complete, within=NOTICED_WITHIN + 2.0)
+        assert recorded(node) == [] and before <= 600.0 / 2.5 + 2
+
+
+@on_virtual_time
+async def test_requests_right_after_the_start_wait_for_the_record_and_are_not_refused(tmp_path: Path) -> None:
+    """The services that send them would repeat them only after a back-off."""
+    async with offline_node(tmp_path) as node:
+        await record_everything(node)
+        await node.kill()
+        node.api.down()
+        await node.start()
+        asking = [asyncio.create_task(node.get_object("Secret", name)) for name in (*SECRETS, "other")]
+        await node.pass_time(1.0)
+        assert [task.done() for task in asking] == [False] * len(SECRETS) + [True], "nothing is known of the last one"
+        await node.pass_time(USED_WITHIN - 1.0)
+        assert all(task.done() and task.result().object is not None for task in asking[:-1])
+
+
+@on_virtual_time
+async def test_requests_right_after_the_start_are_answered_when_the_api_server_lists_the_pods(tmp_path: Path) -> None:
+    async with offline_node(tmp_path) as node:
+        await record_everything(node)
+        await node.kill()
+        node.api.pause()
+        await node.start()
+        asking = asyncio.create_task(node.get_object("Secret", "secret-0"))
+        await node.pass_time(1.0)
+        assert not asking.done()
+        node.api.resume()
+        await node.until(asking.done, within=2.0)
+        assert asking.result().object is not None and recorded(node) == []
+
+
+@on_virtual_time
+async def test_services_come_from_the_record_until_they_are_listed(tmp_path: Path) -> None:
+    """Containers that start right after the return need their variables."""
+    async with offline_node(tmp_path) as node:
+        await record_everything(node)
+        await boot_without_api_server(node)
+        node.api.up()
+        node.api.slow(lambda received: 20.0 if received.path == paths.SERVICES else 0.0)
+        await node.until(lambda: node.desired.complete, within=NOTICED_WITHIN + 2.0)
+        assert (await node.services_for("default")).synced
+
+
 @on_virtual_time
 async def test_a_rotated_secret_is_read_anew_after_the_return(tmp_path: Path) -> None:
     async with offline_node(tmp_path) as node:
@@ -186,7 +248,7 @@ async def test_a_rotated_secret_is_read_anew_after_the_return(tmp_path: Path) ->
         old = (await node.ask("Secret", "secret-0")).object
         assert old is not None and old["data"]["password"] != "bmV3"
         node.api.up()
-        await node.until(lambda: node.desired.complete, within=noticed_within(USED_WITHIN) + 2.0)
+        await node.until(lambda: node.desired.complete, within=NOTICED_WITHIN + 2.0)
         await node.pass_time(3.0)
         new = (await node.ask("Secret", "secret-0")).object
         assert new is not None and new["data"]["password"] == "bmV3"
@@ -331,7 +393,7 @@ async def test_a_truncated_record_starts_nothing_and_the_next_one_replaces_it(tm
         await boot_without_api_server(node)
         assert recorded(node) == []
         node.api.up()
-        await node.until(lambda: node.desired.complete, within=noticed_within(USED_WITHIN) + 2.0)
+        await node.until(lambda: node.desired.complete, within=NOTICED_WITHIN + 2.0)
         await node.pass_time(SAVED_WITHIN)
         await boot_without_api_server(node)
         assert recorded(node) == ["db", "job", "web"]
@@ -392,5 +454,5 @@ async def test_a_kill_at_each_point_leaves_a_record_to_start_from(
         await boot_without_api_server(node)
         assert node.wanted() == recorded(node) == ["db", "job", "web"]
         node.api.up()
-        await node.until(lambda: node.desired.complete, within=noticed_within(USED_WITHIN) + 2.0)
+        await node.until(lambda: node.desired.complete, within=NOTICED_WITHIN + 2.0)
         assert node.wanted() == ["db", "job", "web"] and recorded(node) == []

@@ -120,9 +120,12 @@ async def test_a_pod_from_the_record_gets_its_last_token_and_soon_asks_again(tmp
     before = await node.ask(request)
     await pass_time(node.network, SAVED_WITHIN)
     await node.reboot()
-    assert (await node.ask(request)).error  # as long as sources waits for the API server
+    asking = asyncio.create_task(node.volume.ask("status", request, IssuedToken, timeout=60))
+    await pass_time(node.network, 4.0)
+    assert not asking.done()  # as long as sources waits for the API server
     node.show(node.pod, MOMENT)
-    after = await node.ask(request)
+    await pass_time(node.network, 0.5)
+    after = asking.result()
     assert (after.token, after.expiration, after.lifetime) == (before.token, before.expiration, LIFETIME_SECONDS)
     key = TokenKey("default", "default", ("api",), 3607, "web", node.pod["metadata"]["uid"])
     cached = TokenCache().issued(key, after.token, after.expiration, after.lifetime, now=100.0)
@@ -131,6 +134,18 @@ async def test_a_pod_from_the_record_gets_its_last_token_and_soon_asks_again(tmp
     node.show(node.pod)
     renewed = await node.ask(request)
     assert renewed.token != before.token and renewed.lifetime > LIFETIME_SECONDS
+    await node.stop()
+
+
+@on_virtual_time
+async def test_a_pod_that_sources_does_not_publish_gets_the_error(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    await node.begin()
+    request = node.bind()
+    await node.ask(request)
+    await pass_time(node.network, SAVED_WITHIN)
+    await node.reboot()
+    assert "connection refused" in (await node.ask(request, seconds=7.0)).error
     await node.stop()
 
 

@@ -36,8 +36,10 @@ def test_the_rows_for_applied_manifests_are_what_the_code_has() -> None:
 
 def test_the_rows_for_an_outage_are_what_the_code_has() -> None:
     pauses = ", ".join(f"{reflector.PROBES.delay(failures):.0f}" for failures in (1, 2, 3))
+    prompt = f"{reflector.PROMPT_PROBES.delay(1):.1f} to {reflector.MAX_PROMPT_PROBE_PAUSE_SECONDS:.0f}, by chance"
     rows = (
         f"| {pauses}, then {reflector.PROBES.delay(9):.0f}; by chance up to twice as long |",
+        f"since its start (`offlinePods`) | {prompt} |",
         f"| seconds over which the watches of one node resume after it was noticed | {reflector.SPREAD_SECONDS:.0f} |",
     )
     assert not [row for row in rows if row not in PAGE.read_text()]

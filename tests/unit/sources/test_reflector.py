@@ -9,6 +9,7 @@ from services.sources.core.reflector import (
     ANSWER_TIMEOUT_SECONDS,
     FROM_CACHE,
     MAX_PROMPT_PAUSE_SECONDS,
+    MAX_PROMPT_PROBE_PAUSE_SECONDS,
     MAX_REFUSED_SECONDS,
     NEWEST,
     ListAll,
@@ -285,3 +286,15 @@ def test_the_probe_of_an_outage_has_growing_pauses_until_it_is_answered() -> Non
     reflector.list_failed(LATE, now=900.0, chance=0.999)
     pause = steps(reflector)[0]
     assert isinstance(pause, Pause) and pause.seconds <= MAX_PROMPT_PAUSE_SECONDS, "a slow answer is no outage"
+
+
+def test_a_node_that_may_run_pods_from_a_record_is_at_most_five_seconds_from_its_next_probe() -> None:
+    reflector = Reflector(longest_pause=MAX_PROMPT_PAUSE_SECONDS, probes=True, prompt=True)
+    for error, least in ((AWAY, 2.5), (BROKEN, 0.8)):
+        for number in range(20):
+            reflector.list_failed(error, now=5.0 * number, chance=number % 10 / 10)
+            pause = steps(reflector)[0]
+            assert isinstance(pause, Pause) and least <= pause.seconds <= MAX_PROMPT_PROBE_PAUSE_SECONDS == 5.0
+    reflector.prompt = False
+    reflector.list_failed(AWAY, now=900.0, chance=0.0)
+    assert steps(reflector)[0] == Pause(36.0), "as any node"
