@@ -1,11 +1,13 @@
 """One container's message, beyond what the recordings and the golden cases show."""
 
+import base64
 import json
 from typing import Any
 
 import pytest
 
 from services.podsync.core.cri.config_errors import ContainerConfigError
+from services.podsync.core.cri.environment import ReferencedObject
 from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.pod.allocation import allocation_of
 from tests.unit.podsync.cri.container_messages import a_pod, built, env_of, resources_of, security_of
@@ -84,3 +86,11 @@ def test_a_container_is_given_what_is_allocated_to_it_and_not_what_its_spec_list
     message = built(listed, allocation=allocation_of(allocated))
     assert message == built(allocated)
     assert resources_of(message)["cpu_quota"] == 50_000 and env_of(message) == {"CPU": "500"}
+
+
+def test_bytes_of_a_secret_that_are_no_text_are_replaced_so_that_the_container_can_start() -> None:
+    """CRI takes texts, and a runtime writes the environment as JSON."""
+    secret = ReferencedObject({"data": {"k": base64.b64encode(b"\xff\xc3\xa9").decode()}})
+    env = [{"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
+    message = built(a_pod({"env": env}), references={("Secret", "s"): secret})
+    assert env_of(message)["S"].encode() == b"\xef\xbf\xbd\xc3\xa9"
