@@ -222,6 +222,20 @@ def test_a_claim_that_is_not_unprepared_is_tried_again_at_once_when_its_driver_h
     assert node.claims_due(1.0) == [("shop", "a")]
 
 
+def test_a_pod_that_gets_a_claim_while_a_driver_fails_to_unprepare_it_ends_only_after_attempts_of_its_own() -> None:
+    key, node = ("shop", "a"), ClaimsOfNode()
+    node.set_freshness(complete=True, stale=False)
+    node.restored([Claim(uid="x", name="a", namespace="shop", parts={"gpu": Part(state=PartState.CALLED)})])
+    assert node.begin_unprepare(key, "gpu") is not None
+    node.set_pod(identity("u"), (wanted("a"),), starts=True)
+    node.use("u", wanted("a"), AllocatedClaim(uid="x", name="a", namespace="shop", drivers=("gpu",)))
+    assert not node.unprepare_failed(key, "no", 0.0, 0.0)
+    node.end_pod("u")
+    item = node.shown("u", 5000.0)
+    assert item is not None and ([claim.error for claim in item.claims], item.overdue) == ([""], False)
+    assert (node.overdue(5000.0), node.claims_due(5000.0)) == ([], [key])
+
+
 class Requested(tuple[RequestedClaim, ...]):
     """Counts how often somebody looks whether a pod requests claims."""
 

@@ -265,12 +265,15 @@ class ClaimsOfNode:
         self._put_part(key, driver, Part())
 
     def unprepare_failed(self, key: ClaimKey, error: str, now: float, wall: float) -> bool:
-        """Note why the claim is not unprepared; return whether that is new and no item of a pod shows it."""
+        """Note why the claim is not unprepared, unless a pod has got it since; return whether that is new and no item
+        of a pod shows it."""
+        claim = self.unused(key)
+        if claim is None:
+            return False
         failures = self._unprepare.setdefault(key, Failures())
         before = failures.errors
         failures.failed({"": f"{_UNPREPARE}{error}"}, now, wall)
-        claim = self._claims.get(key)
-        return claim is not None and not claim.pods and failures.errors != before
+        return not claim.pods and failures.errors != before
 
     def overdue(self, now: float) -> list[tuple[str, str]]:
         """Return name and error of each claim that could not be unprepared for a long time."""
