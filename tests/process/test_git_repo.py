@@ -2,7 +2,9 @@
 
 import fcntl
 import os
+import socket
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +104,26 @@ def test_a_git_that_outlives_its_process_is_awaited(plugin: GitRepoPlugin, repos
             act()
     os.close(held)
     plugin.tear_down("u", "v", RemovalProgress())
+    assert not path.exists()
+
+
+def test_a_git_whose_server_does_not_answer_ends_with_all_that_it_began(
+    plugin: GitRepoPlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git_repo, "PROTOCOLS", "http")
+    monkeypatch.setattr(git_repo, "_MAX_GIT_SECONDS", 2)
+    monkeypatch.setenv("no_proxy", "*")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with pytest.raises(OSError, match=r"git clone .*: git was killed, .* did not end within 2 s$"):
+            set_up(plugin, GitRepo(f"http://127.0.0.1:{server.getsockname()[1]}/app"))
+        path = plugin._directories.volume("u", plugin.name, "v")
+        for is_last in (*[False] * 600, True):  # what was killed may still be ending
+            try:
+                plugin.tear_down("u", "v", RemovalProgress())
+                break
+            except OSError:
+                assert not is_last, "a program that git began still has the lock"
+                time.sleep(0.1)
     assert not path.exists()
 
 

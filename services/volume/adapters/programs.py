@@ -8,20 +8,24 @@ import contextlib
 import errno
 import fcntl
 import os
+import select
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from msgspec import Struct
 
 _MAX_OUTPUT_CHARACTERS = 1000  # of a program's output that an error shows
+_MAX_OUTPUT_BYTES = 64 << 10  # that are kept; a server may have a program write without end
 _TIMEOUT_SECONDS = 110.0
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 class ProgramResult(Struct, frozen=True):
-    """How a program ended: its exit status, and standard output and error together."""
+    """How a program ended: its exit status, and the beginning of standard output and error together."""
 
     code: int
     output: str
@@ -37,17 +41,34 @@ def run(*command: str, seconds: float = _TIMEOUT_SECONDS, keep_open: Sequence[in
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=tuple(keep_open),
-            text=True,
-            errors="replace",
+            bufsize=0,
         )
     except FileNotFoundError as error:
         raise OSError(errno.ENOENT, f"{command[0]} is not installed on this node") from error
+    ends = time.monotonic() + seconds
+    assert process.stdout is not None
     try:
-        output, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired as error:
+        with process.stdout as pipe:
+            output = _beginning(pipe, ends).decode(errors="replace")
+        process.wait(max(0.0, ends - time.monotonic()))
+    except (TimeoutError, subprocess.TimeoutExpired) as error:
         process.kill()  # its end is not awaited: a program inside a system call on a dead server does not end
         raise OSError(errno.ETIMEDOUT, f"{command[0]} did not end within {seconds:g} s") from error
     return ProgramResult(process.returncode, " ".join(output.split())[:_MAX_OUTPUT_CHARACTERS])
+
+
+def _beginning(pipe: IO[bytes], ends: float) -> bytes:
+    """Read until the pipe is closed, and return what it began with. Raises TimeoutError at the moment `ends`."""
+    kept = bytearray()
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    while (left := ends - time.monotonic()) > 0:
+        if poll.poll(left * 1000):
+            piece = os.read(pipe.fileno(), _MAX_OUTPUT_BYTES)
+            if not piece:
+                return bytes(kept)
+            kept += piece[: _MAX_OUTPUT_BYTES - len(kept)]
+    raise TimeoutError
 
 
 @contextmanager

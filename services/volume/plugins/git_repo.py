@@ -6,6 +6,7 @@ further clone nor the teardown begins before its end.
 """
 
 import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from shared.podspec.support import why_unmounted
 PROTOCOLS = "git:http:https:ssh"  # of remote repositories: one of the node may be that of another pod
 # No repository decides what git runs here, and none of its submodules is fetched.
 _OPTIONS = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "submodule.recurse=false")
+_MAX_GIT_SECONDS = 100  # less than `run` waits
 _MAX_LINKS_SHOWN = 3
 
 
@@ -121,9 +123,17 @@ class GitRepoPlugin(VolumePlugin[GitRepo]):
 
 
 def _git(directory: Path, lock: int, *words: str, options: Sequence[str] = ()) -> None:
-    """Run git in the directory. Raises OSError with the kubelet's text."""
+    """Run git in the directory. Raises OSError with the kubelet's text.
+
+    The program `timeout` ends git with all programs that it has begun, also when this process has been killed: each of
+    them holds the lock, and waits without end for a server that does not answer.
+    """
+    limit = ("timeout", "-s", "KILL", str(_MAX_GIT_SECONDS))
     variables = (f"GIT_ALLOW_PROTOCOL={PROTOCOLS}", "GIT_TERMINAL_PROMPT=0", "GIT_LFS_SKIP_SMUDGE=1")
-    done = run("env", *variables, "git", "-C", str(directory), *_OPTIONS, *options, *words, keep_open=(lock,))
+    done = run(*limit, "env", *variables, "git", "-C", str(directory), *_OPTIONS, *options, *words, keep_open=(lock,))
+    if done.code == -signal.SIGKILL:
+        why = f"git was killed, for want of memory or because it did not end within {_MAX_GIT_SECONDS} s"
+        raise OSError(f"failed to exec 'git {' '.join(words)}': {why}")
     if done.code != 0:
         raise OSError(f"failed to exec 'git {' '.join(words)}': {done.output}: exit status {done.code}")
 
