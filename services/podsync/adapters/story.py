@@ -161,11 +161,12 @@ def _uids_of(path: Path) -> set[str]:
 
 def uid_of(what: Event | Instruction) -> str:
     """Return the UID of the pod that an event or instruction is about, "" for none."""
+    if uid := getattr(what, "uid", ""):
+        return str(uid)
     if isinstance(what, PodObserved):
         return what.observation.uid
     if isinstance(what, PublishAdmitted):
         return what.published.admitted.uid
     if isinstance(what, RecordEvent):
         return what.event.uid
-    status = getattr(what, "status", None)
-    return str(getattr(what, "uid", "") or getattr(what, "pod_uid", "") or getattr(status, "uid", ""))
+    return str(getattr(what, "pod_uid", "") or getattr(getattr(what, "status", None), "uid", ""))

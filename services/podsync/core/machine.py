@@ -234,7 +234,7 @@ class PodSync:
         """
         had_stopped, until = tracked.saved.state in _STOPPED, lifecycle.active_until(tracked)
         tracked, events = self._take_in(tracked, until, now)
-        before = shown_from(tracked)
+        before = tracked
         out: list[Instruction] = []
         if is_kept_from_ending(tracked):
             tracked = replace(tracked, given_up=True)
@@ -248,7 +248,7 @@ class PodSync:
         delay_repeated_call(step, now)
         step.call = with_begun_hooks(step.tracked, step.call, now)
         tracked = note_begun_hooks(step.tracked, step.call, now)
-        if shown_from(tracked) != before:
+        if tracked is not before and shown_from(tracked) != shown_from(before):
             tracked = self._with_status(tracked, now)
         if until is not None and until > now:
             step.wake_earlier(until)

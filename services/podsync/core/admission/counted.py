@@ -17,6 +17,8 @@ def taken_by_pods(pods: Sequence[TrackedPod]) -> Taken:
 def counted_requests(tracked: TrackedPod) -> ResourceList:
     """Return the pod's requests. Each running container counts with the larger of its allocated and its actuated
     resources: a resize to less makes room only once it is carried out."""
+    if not tracked.saved.actuated:
+        return tracked.version.requests
     actuated = {c.name: tracked.saved.actuated[c.name] for c in tracked.alive if c.name in tracked.saved.actuated}
     if not actuated:
         return tracked.version.requests

@@ -33,13 +33,11 @@ class StartQueue:
 
     def ready(self, now: float) -> tuple[str, ...]:
         """Return the UIDs of the waiting pods that may begin now, in their order."""
-        return who_begins(self._starts.values(), self.places, now)
+        return who_begins(self._starts.values(), self.places, now) if self._waits() else ()
 
     def next_change(self, now: float) -> float:
         """Return when a place becomes free if nothing happens before; infinity where no pod waits."""
-        starts = self._starts.values()
-        waits = any(start.state is StartState.WAITING for start in starts)
-        return next_change(starts, now) if waits else float("inf")
+        return next_change(self._starts.values(), now) if self._waits() else float("inf")
 
     def follow(self, uid: str, tracked: TrackedPod | None, now: float) -> None:
         """Take in how far the start of the pod is now; None = there is no such pod any more. Called after every
@@ -49,6 +47,9 @@ class StartQueue:
             self._starts.pop(uid, None)
         elif (before := self._starts.get(uid)) is None or before.state is not state:
             self._starts[uid] = self._start(tracked, state, now)
+
+    def _waits(self) -> bool:
+        return any(start.state is StartState.WAITING for start in self._starts.values())
 
     def _start(self, tracked: TrackedPod, state: StartState, now: float) -> Start:
         if (before := self._starts.get(tracked.uid)) is not None:

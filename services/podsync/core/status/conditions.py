@@ -67,8 +67,8 @@ def conditions(tracked: TrackedPod, shown: ContainerStatuses, phase: str, *, now
         if observed and kind != RESTARTING_ALL:
             condition["observedGeneration"] = observed
         owned.append(condition)
-    others = [c for c in _api_conditions(tracked) if c.get("type") not in (*wanted, *POD_CONDITIONS)]
-    return owned + [c for c in others if not is_of_shutdown(c)]
+    of_others = [c for c in _api_conditions(tracked) if c["type"] not in wanted and c["type"] not in POD_CONDITIONS]
+    return owned + [c for c in of_others if not is_of_shutdown(c)]
 
 
 def _is_shown_as_over(tracked: TrackedPod) -> bool:
@@ -147,14 +147,15 @@ def _containers_ready(tracked: TrackedPod, shown: ContainerStatuses, phase: str)
     statuses = {status["name"]: status for status in (*shown.init, *shown.regular)}
     counted = [spec["name"] for spec in tracked.init_containers if is_sidecar(spec)]
     counted += [spec["name"] for spec in tracked.containers]
-    unknown = [name for name in counted if name not in statuses]
-    unready = [name for name in counted if name in statuses and not statuses[name].get("ready")]
+    unready = [name for name in counted if not (name in statuses and statuses[name].get("ready"))]
+    unknown = [name for name in unready if name not in statuses]
     if phase == "Succeeded" and not unknown:
         return ConditionValue(False, "PodCompleted")
     if phase == "Failed":
         return ConditionValue(False, "PodFailed")
-    if unknown or unready:
-        return ConditionValue(False, "ContainersNotReady", _listed(unknown, unready, "unready"))
+    if unready:
+        known = [name for name in unready if name in statuses]
+        return ConditionValue(False, "ContainersNotReady", _listed(unknown, known, "unready"))
     return ConditionValue(True)
 
 

@@ -62,5 +62,8 @@ def restarts_all(tracked: TrackedPod, spec: Mapping[str, Any], exit_code: int) -
 
 def may_restart_all(tracked: TrackedPod) -> bool:
     """Return whether any container of the pod has a rule with that action. Only such pods have the condition for it."""
-    every = [*tracked.init_containers, *tracked.containers]
-    return any(rule.get("action") == RESTART_ALL for spec in every for rule in spec.get("restartPolicyRules") or ())
+    for spec in (*tracked.init_containers, *tracked.containers):
+        for rule in spec.get("restartPolicyRules") or ():
+            if rule.get("action") == RESTART_ALL:
+                return True
+    return False
