@@ -6,7 +6,7 @@ A free place is kept for a pod of higher rank that is looked at or prepared, for
 does not depend on which of many pods is ready for its sandbox a few milliseconds earlier.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from heapq import nsmallest
 
@@ -35,11 +35,14 @@ class Start(Struct, frozen=True, kw_only=True):
     since: float  # steady seconds
 
 
-def who_begins(starts: Iterable[Start], places: int, now: float) -> tuple[str, ...]:
+def who_begins(starts: Collection[Start], places: int, now: float) -> tuple[str, ...]:
     """Return the UIDs of the waiting pods that may begin now, in their order."""
-    counted = [start for start in starts if start.state is StartState.WAITING or _counts(start, now)]
-    line = [start for start in counted if start.state is not StartState.BEGUN]
-    first = nsmallest(places - (len(counted) - len(line)), line, key=lambda start: (start.rank, start.number))
+    begun = [start for start in starts if start.state is StartState.BEGUN and _counts(start, now)]
+    if len(begun) >= places:
+        return ()
+    others = [start for start in starts if start.state is not StartState.BEGUN]
+    line = [start for start in others if start.state is StartState.WAITING or _counts(start, now)]
+    first = nsmallest(places - len(begun), line, key=lambda start: (start.rank, start.number))
     return tuple(start.uid for start in first if start.state is StartState.WAITING)
 
 
