@@ -1,9 +1,10 @@
 """Opens one encrypted record of `offlinePods`: its place, its key, its age, and the node and cluster that it is of.
 
 The cluster is the API server's address and certificate authority, as the credentials in force name them: what is known
-without an API server. Knows nothing of what the record means. The calls block.
+without an API server. Knows nothing of what the record means. Reading and saving block.
 """
 
+import asyncio
 import hashlib
 import math
 import shutil
@@ -14,10 +15,11 @@ from typing import Any
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
 from shared.files.sealed_record import RefusedRecordError, SealedRecord, load_sealing_key
-from shared.kube.credentials import load_credentials
+from shared.kube.credentials import credentials_path, load_credentials
 
 PLACE = Path("bulkhead") / "offline"  # below the root directory, and for the time of a full disk the run directory
 CREDENTIAL = "bulkhead.offline-pods"  # of the systemd unit
+CREDENTIALS_PAUSE_SECONDS = 1.0  # between two looks for the credentials
 SAVED = "saved"  # field of each record: seconds since the epoch when the API server had what the record says
 
 
@@ -35,15 +37,15 @@ class OfflineRecord:
         self._config, self._max_age, self._name = config, max_age, name
         self._record: SealedRecord | None = None
 
+    async def wait_for_credentials(self) -> None:
+        """Return once the node has credentials, which name its cluster: a plugin may provide them late."""
+        while not credentials_path(self._config.run_dir).exists():
+            await asyncio.sleep(CREDENTIALS_PAUSE_SECONDS)
+
     def load(self, wall: float) -> dict[str, Any] | None:
         """Return what was saved last; None = there is no record. A wall clock that is behind the record makes it no
         older. Raises RefusedRecordError, OperatorError and OSError."""
-        record = self._opened()
-        try:
-            binding = self._binding()
-        except FileNotFoundError:
-            return None  # a node without credentials has not joined the cluster yet
-        found = record.load(binding)
+        found = self._opened().load(self._binding())
         if found is None:
             return None
         saved = found.get(SAVED)

@@ -97,6 +97,10 @@ class ApiServer:
         """Return whether the API server answers requests for `what` with a refusal, and is not merely not ready."""
         return self._refused.get(what, "").startswith(f"{what}: the API server refuses")
 
+    def is_answered_with_error(self, what: str) -> bool:
+        """Return whether the last request for `what` was answered with an error."""
+        return what in self._refused
+
     def _is_away(self, error: ApiUnreachableError) -> None:
         first, turned = self._away_since is None, error.is_outage and not self.is_outage
         if not (first or turned):

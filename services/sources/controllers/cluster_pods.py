@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from bus.messages.sources import MirrorPod
 from services.sources.controllers.api_server import ApiServer
 from services.sources.controllers.desired_set import DesiredSet
 from services.sources.controllers.list_watch import ListWatch
-from services.sources.controllers.offline_pods import OfflineRecordOfPods
+from services.sources.controllers.offline_pods import PODS, OfflineRecordOfPods
 from services.sources.controllers.troubles import Troubles
 from services.sources.core import first_seen
 from services.sources.core.api_objects import is_older
@@ -56,7 +56,7 @@ class ClusterPods:
         self._list_watch = ListWatch(
             api=api,
             client=api.clients.node,
-            what="pods",
+            what=PODS,
             path=paths.PODS,
             selector=f"spec.nodeName={config.node_name}",
             on_list=self._on_list,
@@ -67,6 +67,7 @@ class ClusterPods:
         self._records = Checkpoint(Path(config.root_dir) / place, Path(config.run_dir) / place)
         self._recorded: dict[str, str] = {}  # UID -> first seen, as on disk
         self._recorded_version = ""  # up to which these were read, as on disk
+        self._has_record = False  # the record was read and understood
         self._saves = True  # False = the record on disk was written by a newer version, and is kept
         self._api, self._clock = api, api.clock
         self.busy_since: float | None = None  # CLOCK_MONOTONIC; None while there is nothing to do
@@ -74,7 +75,10 @@ class ClusterPods:
     async def run(self, node_read: asyncio.Event) -> None:
         """Run until cancelled; requests no pod before the node was read (pods.md 1.5)."""
         await self._remember()
-        if self._offline is not None and (known := await self._offline.take_over(node_read)) is not None:
+        if (
+            self._offline is not None
+            and (known := await self._offline.take_over(node_read, self._last_seen)) is not None
+        ):
             self._restore(known, self._offline.since)
         await node_read.wait()
         # A record that stays as it is has no version of what is published later. If the newest version is older than
@@ -97,6 +101,12 @@ class ClusterPods:
     def listed(self) -> list[Object] | None:
         """Return the pods to run as the API server has them; None while not all of them are known."""
         return self._pods.to_run if self._pods.complete else None
+
+    @property
+    def _last_seen(self) -> Collection[str] | None:
+        """Return the UIDs of the pods that were published last, None where no record names them. That record is saved
+        before a change is published, so it is never older than what the other services have."""
+        return self._recorded if self._has_record else None
 
     def _restore(self, known: OfflineRecordData, recorded: str) -> None:
         """Publish the pods of the record, which the API server has not confirmed: none that is missing has ended."""
@@ -158,6 +168,7 @@ class ClusterPods:
         record = records.get(first_seen.KEY)
         self._recorded, self._recorded_version = first_seen.decode(record), first_seen.resource_version(record)
         self._saves = not first_seen.is_newer(record)
+        self._has_record = record is not None and self._saves
         if not self._saves:
             log.warning("the record of when pods were first seen is of a newer version of the agent and stays as it is")
         for uid, seen in self._recorded.items():

@@ -8,7 +8,7 @@ before a save makes it older, and no decision depends on it once the API server 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 from typing import Any
 
@@ -43,6 +43,7 @@ from shared.time.timestamps import rfc3339
 log = logging.getLogger(__name__)
 
 NAME = "pods"
+PODS = "pods"  # the name of requests for pods in log lines
 SAVE_AFTER_SECONDS = 5.0  # after a change, for all that change meanwhile
 MAX_RENEWAL_SECONDS = 3600.0  # after which a record without changes is saved again, because the API server confirms it
 READ_TIMEOUT_SECONDS = 5.0  # for a changed object, which is in memory
@@ -80,13 +81,18 @@ class OfflineRecordOfPods:
         self._known_services: dict[str, list[Object]] = {}  # of the record, by namespace
         self.since = ""  # RFC 3339: of when the record is that pods run from; "" = the API server has listed them
         self._in_use, self._is_due = asyncio.Event(), asyncio.Event()
+        self._is_listed = False
         self._decided = asyncio.Event()  # set when pods run from the record, or the API server has listed them
 
-    async def take_over(self, node_read: asyncio.Event) -> OfflineRecordData | None:
+    async def take_over(self, node_read: asyncio.Event, last: Collection[str] | None) -> OfflineRecordData | None:
         """Read the record. Return it once the API server has not answered for `WITHOUT_ANSWER_SECONDS`; None = our Node
-        was read, or there is no record. An API server that refuses the node has answered."""
+        was read, or there is no record. An API server that refuses the node has answered. `last`: the UIDs of the pods
+        that were published last, None = unknown; any other pod of the record has ended."""
+        await self._record.wait_for_credentials()
         if (loaded := await self._load()) is None:
             return None
+        if last is not None:
+            loaded = replace(loaded, pods=[pod for pod in loaded.pods if objects.uid(pod) in last])
         self._answers = {answer.key: answer for answer in loaded.answers}
         while not node_read.is_set():
             with contextlib.suppress(TimeoutError):
@@ -118,6 +124,9 @@ class OfflineRecordOfPods:
             self._in_use.clear()
             self._troubles.set(IN_USE, None)
             changed = True
+        if not self._is_listed:  # objects of an earlier record may have changed since
+            self._changed |= {Reference(*key) for key in self._answers if key[0] in ("Secret", "ConfigMap")}
+        self._is_listed = True
         self._decided.set()
         if changed:
             self._is_due.set()
@@ -128,7 +137,8 @@ class OfflineRecordOfPods:
         key = (request.kind, request.namespace, request.name)
 
         def kept() -> FoundObject | None:
-            return self._answers[key].found if self.since and key in self._answers else None
+            usable = self.since and not self._api.refuses(NODE)
+            return self._answers[key].found if usable and key in self._answers else None
 
         def is_open(found: FoundObject) -> bool:
             failed = found.object is None and not found.not_found
@@ -169,13 +179,19 @@ class OfflineRecordOfPods:
                 async with asyncio.timeout(renewal):
                     await self._is_due.wait()
                     await asyncio.sleep(SAVE_AFTER_SECONDS)
-            if not self._api.away and (pods := self._pods()) is not None:
+            if self._is_confirmed and (pods := self._pods()) is not None:
                 self._is_due.clear()
                 try:
                     await self._save(pods)
                 except Exception as error:  # a bug here ends no other part of sources
                     log.exception("the record of pods could not be saved")
                     self._troubles.set(UNSAVED, f"the record of pods could not be saved: {error!r}", logged=True)
+
+    @property
+    def _is_confirmed(self) -> bool:
+        """Return whether the API server answers for the Node and its pods, so that the record becomes no younger while
+        it refuses the node."""
+        return not (self._api.away or any(map(self._api.is_answered_with_error, (NODE, PODS))))
 
     async def _load(self) -> OfflineRecordData | None:
         try:

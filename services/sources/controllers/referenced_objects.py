@@ -110,9 +110,11 @@ class ReferencedObjects:
         await self._store.close()
 
     def _changed(self, reference: Reference, version: str) -> None:
+        known = self._stream.get(reference.key)
         self._stream.put(reference.key, ChangedObject(resource_version=version), "read from the API server")
         self._settled(reference)
-        self.on_change(reference)
+        if known is None or known.resource_version != version:
+            self.on_change(reference)
 
     def _settled(self, reference: Reference) -> None:
         """Note that the stream need not wait for a version of this object any more."""

@@ -91,6 +91,7 @@ class OfflineTokens:
 
     async def run(self) -> None:
         """Read the record, and save it after changes, until cancelled."""
+        await self._record.wait_for_credentials()
         await self._load()
         while True:
             await self._is_due.wait()

@@ -239,6 +239,86 @@ async def test_services_come_from_the_record_until_they_are_listed(tmp_path: Pat
 
 
 @on_virtual_time
+async def test_a_pod_that_has_ended_is_not_brought_back_by_an_older_record(tmp_path: Path) -> None:
+    async with offline_node(tmp_path) as node:
+        await record_everything(node)
+        node.api.delete(paths.pod("default", "job"), grace=0)
+        await node.until(lambda: node.wanted() == ["db", "web"], within=2.0)
+        await boot_without_api_server(node)
+        assert node.wanted() == ["db", "web"]
+
+
+@on_virtual_time
+async def test_credentials_that_come_late_are_waited_for(tmp_path: Path) -> None:
+    """An exec plugin may provide them some time after the boot."""
+    async with offline_node(tmp_path) as node:
+        await record_everything(node)
+        await node.kill()
+        node.api.down()
+        credentials_path(node.config.run_dir).unlink()
+        await node.start()
+        await node.pass_time(20.0)
+        assert recorded(node) == []
+        write_credentials(node.config.run_dir)
+        await node.pass_time(USED_WITHIN + 1.0)
+        assert recorded(node) == ["db", "job", "web"]
+
+
+@pytest.mark.parametrize("code", [401, 403, 503])
+@on_virtual_time
+async def test_a_record_becomes_older_while_the_api_server_answers_with_errors(tmp_path: Path, code: int) -> None:
+    async with offline_node(tmp_path, max_age=400.0) as node:
+        await record_everything(node)
+        node.api.refuse(10_000_000, code)
+        await node.pass_time(2000.0)
+        await boot_without_api_server(node)
+        assert recorded(node) == []
+        assert any("more than offlinePods.maxAge" in line for line in node.troubles())
+
+
+@on_virtual_time
+async def test_objects_of_the_record_are_not_given_once_the_api_server_refuses_the_node(tmp_path: Path) -> None:
+    async with offline_node(tmp_path) as node:
+        await record_everything(node)
+        await boot_without_api_server(node)
+        node.api.up()
+        node.api.refuse(10_000_000, 401)
+        await node.pass_time(NOTICED_WITHIN + 1.0)
+        assert (await node.ask("Secret", "secret-0")).object is None
+
+
+@pytest.mark.parametrize("strategy", ["Get", "Cache", "Watch"])
+@on_virtual_time
+async def test_a_secret_that_was_rotated_while_the_agent_was_away_is_recorded_anew(
+    tmp_path: Path, strategy: str
+) -> None:
+    async with offline_node(tmp_path) as node:
+        node.config = replace(node.config, change_detection_strategy=strategy)
+        await record_everything(node)
+        await node.kill()
+        path = f"{paths.referenced('Secret', 'default')}/secret-0"
+        node.api.put(path, {"metadata": {"name": "secret-0"}, "data": {"password": "bmV3"}})
+        await node.start()
+        await node.pass_time(SAVED_WITHIN)
+        await boot_without_api_server(node)
+        found = (await node.ask("Secret", "secret-0")).object
+        assert found is not None and found["data"]["password"] == "bmV3"
+
+
+@pytest.mark.parametrize("strategy", ["Get", "Cache", "Watch"])
+@on_virtual_time
+async def test_without_changes_the_record_is_not_saved_again(tmp_path: Path, strategy: str) -> None:
+    async with offline_node(tmp_path) as node:
+        node.config = replace(node.config, change_detection_strategy=strategy)
+        await record_everything(node)
+        await node.pass_time(60.0)
+        path = next(path for path in record_files(node) if path.name == "pods.json")
+        before = path.stat().st_mtime_ns
+        await node.pass_time(600.0)
+        assert path.stat().st_mtime_ns == before
+
+
+@on_virtual_time
 async def test_a_rotated_secret_is_read_anew_after_the_return(tmp_path: Path) -> None:
     async with offline_node(tmp_path) as node:
         await record_everything(node)
