@@ -73,10 +73,11 @@ def authorize(
     pods: Iterable[Object],
     own: Object | None = None,
     *,
+    selector: str = "",
     version: tuple[int, int],
 ) -> None:
     """May this node do that at all? `wanted` is the name it asks for, by path or by field selector; `own` its Node;
-    `version` of the API server."""
+    `selector` the fieldSelector of the request; `version` of the API server."""
     node, resource = node_of(user), target.resource
     full = f"{resource.plural}/{target.subresource}" if target.subresource else resource.plural
     why = ""
@@ -98,6 +99,9 @@ def authorize(
             (namespace(pod), name(pod)) == (target.namespace, target.name) and _node_name(pod) == node for pod in pods
         ):
             why = f"no relationship found between node '{node}' and this object"
+    elif full == "podcertificaterequests" and verb in ("list", "watch"):
+        if f"spec.nodeName={node}" not in selector.split(","):
+            why = "can only list/watch podcertificaterequests with nodeName field selector"
     elif full == "serviceaccounts/token":
         if not any(
             (pod.get("spec") or {}).get("serviceAccountName", "default") == target.name

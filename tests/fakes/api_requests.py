@@ -289,10 +289,12 @@ class ApiRequests:
 
     def _authorize(self, user: str, verb: str, target: Target, query: Mapping[str, str]) -> None:
         if node_rules.node_of(user):
-            by_name = [t.partition("=")[2] for t in query.get("fieldSelector", "").split(",") if "metadata.name=" in t]
+            selector = query.get("fieldSelector", "")
+            by_name = [t.partition("=")[2] for t in selector.split(",") if "metadata.name=" in t]
             wanted = target.name or (by_name[0].lstrip("=") if by_name else "")
             own = self.store.get(paths.node(node_rules.node_of(user)))
-            node_rules.authorize(user, verb, target, wanted, self._pods(), own, version=self.server.version)
+            pods, version = self._pods(), self.server.version
+            node_rules.authorize(user, verb, target, wanted, pods, own, selector=selector, version=version)
 
     def _pods(self) -> Iterable[Object]:
         return (obj for _, obj in self.store.below(target_of(paths.PODS)))

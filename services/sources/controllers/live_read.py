@@ -29,13 +29,17 @@ async def live_read(
         return FoundObject(object=None, error=error)
 
 
-async def find_served(api: ApiServer, path_of: Callable[[str], str], versions: Sequence[str]) -> FoundObject | str:
+async def find_served(
+    api: ApiServer, path_of: Callable[[str], str], versions: Sequence[str], selector: str = ""
+) -> FoundObject | str:
     """Return the path of a collection in the first of these versions that the API server has, else the last answer,
-    which says why there is none. `path_of`: the path by version."""
+    which says why there is none. `path_of`: the path by version; `selector`: the fieldSelector without which a node may
+    not list the collection, "" = it may."""
+    query = {"limit": "1", **({"fieldSelector": selector} if selector else {})}
     found = FoundObject(object=None, not_found=True)
     for version in versions:
         # A list from the API server's cache would ignore the limit.
-        found = await live_read(api, api.clients.objects, path_of(version), {"limit": "1"})
+        found = await live_read(api, api.clients.objects, path_of(version), query)
         if found.object is not None:
             return path_of(version)
         if not found.not_found:

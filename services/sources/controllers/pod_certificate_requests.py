@@ -29,7 +29,7 @@ class PodCertificateRequests:
         async with self._starting:
             if self._requests is None:
                 versions = paths.POD_CERTIFICATE_VERSIONS
-                found = await find_served(self._api, paths.all_pod_certificate_requests, versions)
+                found = await find_served(self._api, paths.all_pod_certificate_requests, versions, self._selector)
                 if not isinstance(found, str):
                     return replace(found, not_found=False)  # that of the collection: nothing is known of the request
                 what = "pod certificate requests"
