@@ -56,7 +56,7 @@ async def _ask(exchange: Exchange, host: str, port: int, headers: Headers, body:
             data = await reader.read(READ_BYTES)
             if not data:
                 raise EOFError
-            if reply := exchange.receive(data):
+            if (reply := exchange.receive(data)) and not writer.is_closing():
                 writer.write(reply)
             await asyncio.sleep(0)  # a read of data that has arrived already does not yield to other tasks
     finally:
