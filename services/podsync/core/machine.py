@@ -325,7 +325,7 @@ class PodSync:
         if isinstance(step.call, LookAtPod):
             resync_at = now + self.settings.sync_seconds * (1 + jitter(tracked) / 2)
         elif tracked.saved.state is PodState.SYNC and call is None and resync_at:
-            step.wake_earlier(resync_at)
+            step.wake_earlier(max(resync_at, tracked.retry.at))
         if step.wake_at:
             out.append(WakeAt(cause=step.waits_for or "back-off", when=step.wake_at))
         tracked = replace(

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
-from services.podsync.core.pod.events import PodObserved, VolumesChanged
+from services.podsync.core.pod.events import CallFailed, PodObserved, VolumesChanged
+from services.podsync.core.pod.instructions import WakeAt
 from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState
 from tests.unit.podsync.play import Play, a_pod
@@ -237,3 +238,13 @@ def test_a_name_that_stays_reserved_becomes_an_ordinary_failure() -> None:
     play.later(60)
     assert play.log.count("CreateContainer") < 30
     assert status_of(play)["containerStatuses"][0]["state"]["waiting"]["reason"] == "CreateContainerError"
+
+
+def test_a_call_that_fails_after_minutes_wakes_podsync_when_it_is_tried_again_and_not_before() -> None:
+    play = Play(hang={"RunPodSandbox"})
+    play.want(a_pod())
+    play.later(240)  # longer than until the next look at the pod is due
+    call = play.calls[-1]
+    failed = CallFailed(uid="u1", call=call, completed_at=play.wall, code="DeadlineExceeded", text="", description="")
+    asked = [one for one in play.core.handle(failed, play.wall) if isinstance(one, WakeAt)]
+    assert asked and min(one.when for one in asked) == play.core.tracked["u1"].retry.at > play.wall

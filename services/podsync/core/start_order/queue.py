@@ -26,7 +26,7 @@ class StartQueue:
 
     def must_wait(self, tracked: TrackedPod, now: float) -> bool:
         """Return whether a pod that has all but its sandbox waits for its turn."""
-        if not self.places or len(self._starts.keys() - {tracked.uid}) < self.places:
+        if not self.places or len(self._starts) - (tracked.uid in self._starts) < self.places:
             return False
         mine = self._start(tracked, StartState.WAITING, now)
         return tracked.uid not in who_begins({**self._starts, tracked.uid: mine}.values(), self.places, now)
@@ -54,7 +54,8 @@ class StartQueue:
     def _start(self, tracked: TrackedPod, state: StartState, now: float) -> Start:
         if (before := self._starts.get(tracked.uid)) is not None:
             return replace(before, state=state, since=now)
-        rank = rank_of(tracked.saved.pod, static=tracked.is_static, root_dir=self._root_dir)
+        has_failed = tracked.retry.failures_of(RunPodSandbox) > 0
+        rank = rank_of(tracked.saved.pod, static=tracked.is_static, root_dir=self._root_dir, has_failed=has_failed)
         return Start(uid=tracked.uid, rank=rank, number=next(self._numbers), state=state, since=now)
 
     def _state(self, tracked: TrackedPod, now: float) -> StartState | None:

@@ -27,12 +27,14 @@ class Rank(Struct, frozen=True, order=True):
     """Has the place of a pod in the order; the smallest starts first."""
 
     group: StartGroup
+    has_failed: bool  # its last sandbox could not be made; behind the others it keeps none from starting for ever
     descending_priority: int  # the negative of the pod's priority
     role: StartGroup = StartGroup.OTHER  # decides between critical pods of one priority: NETWORK, PLUGIN or OTHER
 
 
-def rank_of(pod: Object, *, static: bool, root_dir: str) -> Rank:
-    """Return the rank of a pod. `root_dir`: the kubelet's, below which plugins have their sockets."""
+def rank_of(pod: Object, *, static: bool, root_dir: str, has_failed: bool = False) -> Rank:
+    """Return the rank of a pod. `root_dir`: the kubelet's, below which plugins have their sockets; `has_failed`: no
+    sandbox could be made at the last try."""
     spec = pod.get("spec") or {}
     priority = spec.get("priority")
     priority = priority if isinstance(priority, int) else 0
@@ -42,7 +44,7 @@ def rank_of(pod: Object, *, static: bool, root_dir: str) -> Rank:
         group = StartGroup.STATIC
     elif priority >= NODE_CRITICAL_PRIORITY:
         group = StartGroup.NODE_CRITICAL
-    return Rank(group, -priority, role)
+    return Rank(group, has_failed, -priority, role)
 
 
 def _role(pod: Object, root_dir: str) -> StartGroup:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.podsync.core.pod.events import PodDesired, StartPlacesChanged
+from services.podsync.core.pod.events import CallFailed, PodDesired, StartPlacesChanged
 from services.podsync.core.pod.instructions import RunPodSandbox
 from services.podsync.core.pod.step import WAITS_FOR_TURN
 from services.podsync.core.start_order.turns import PLACE_SECONDS
@@ -126,6 +126,25 @@ def test_operators_see_who_waits_for_its_turn_and_the_api_server_has_the_same_st
     assert "turn" not in str(play.statuses["next"].status)
     play.later(PLACE_SECONDS)
     assert play.statuses["next"].waits_for == ""
+
+
+class AlwaysHangs(set[str]):
+    """Names of calls that are never answered: the next such call hangs as well."""
+
+    def discard(self, element: object) -> None:
+        """Keep the name."""
+
+
+def test_a_pod_whose_sandbox_failed_comes_after_those_that_have_not_tried() -> None:
+    play = Play(start_places=1, source="api", hang=AlwaysHangs({"RunPodSandbox"}))
+    appear(play, an_api_pod("fails", 100), *(an_api_pod(f"u{n}") for n in range(8)))
+    play.run()
+    call = play.calls[-1]
+    failed = CallFailed(uid="fails", call=call, completed_at=play.wall, code="Unknown", text="", description="no CNI")
+    play.handle(failed)
+    play.run()
+    play.later(9 * PLACE_SECONDS)  # the pod is tried again after 10 to 15 s, while others wait for their first turn
+    assert began(play) == ["fails", *(f"u{n}" for n in range(8)), "fails"]
 
 
 def test_under_pressure_fewer_pods_start_and_afterwards_more_begin_at_once() -> None:

@@ -9,7 +9,7 @@ from shared.model.frozen_copy import replace
 
 STARTS = st.lists(
     st.builds(
-        lambda group, priority, state, since: (Rank(group, -priority), state, since),
+        lambda group, priority, state, since: (Rank(group, False, -priority), state, since),
         st.sampled_from(StartGroup),
         st.integers(-1, 1),
         st.sampled_from(StartState),
