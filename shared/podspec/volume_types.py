@@ -124,6 +124,7 @@ TYPES: dict[str, VolumeType] = {
     "fc": VolumeType(fields={}, instead="the CSI driver of the storage array"),
     "gitRepo": VolumeType(
         fields={"repository": _S, "revision": _S, "directory": _S},
+        directory="kubernetes.io~git-repo",
         gate="GitRepoVolumeDriver",
         instead="an emptyDir that an init container fills with git clone",
     ),

@@ -241,8 +241,9 @@ class TestStreams:
         foreign = codec.encode(Beat(service="sources", incarnation="x", protocol="3.0", pid=1, sent_at=0.0))
         world.publish_raw(owner, follower.bus, (BEATS_TOPIC, foreign))
         await world.until(lambda: follower.stream.stale)
+        ours = codec.PROTOCOL_VERSION
         troubles = follower.bus._present_beat().troubles
-        assert troubles == ("sources speaks bus protocol 3.0 and podsync 2.8: restart the older one",)
+        assert troubles == (f"sources speaks bus protocol 3.0 and podsync {ours}: restart the older one",)
 
     async def test_only_the_owner_owns_and_only_once(self, world: Harness) -> None:
         bus = world.bus("sources")
