@@ -1,17 +1,17 @@
 """Mounts the volumes of pods: compares what pods need with what is mounted. No other process mounts or unmounts.
 
 Purpose
-    Sets up emptyDir, hostPath, local, nfs, secret, configMap, downwardAPI, projected, image and csi volumes for the
-    pods that podsync has admitted, keeps the files of secret, configMap, downwardAPI and projected volumes up to date,
-    tears volumes down once no pod needs them, and removes `pods/<uid>` of finished pods. A volume of another type is
-    reported as an error. Each type is a plugin (`plugins/`); volumes that pods share may have a device below them. The
-    claim of a volume is resolved first, to the source of its PersistentVolume; one that was resolved for a pod stays so
-    while the pod is there, whatever becomes of the claim. Registers the plugins of the node, such as CSI drivers, whose
-    sockets are below `plugins_registry`, drivers of dynamic resource allocation among them, and device plugins at
-    `device-plugins/kubelet.sock`, whose devices it follows. Where a CSIDriver requires it, its driver is called again
-    for the number of volumes that the node takes. A resource claim is to a pod what a volume is: its drivers prepare it
-    before the containers start, and unprepare it after the last pod that uses it has ended; they also report the health
-    of its devices. A claim whose CDI specifications are lost is prepared again.
+    Sets up emptyDir, hostPath, local, nfs, secret, configMap, downwardAPI, projected, image, flexVolume and csi volumes
+    for the pods that podsync has admitted, keeps the files of secret, configMap, downwardAPI and projected volumes up
+    to date, tears volumes down once no pod needs them, and removes `pods/<uid>` of finished pods. A volume of another
+    type is reported as an error. Each type is a plugin (`plugins/`); volumes that pods share may have a device below
+    them. The claim of a volume is resolved first, to the source of its PersistentVolume; one that was resolved for a
+    pod stays so while the pod is there, whatever becomes of the claim. Registers the plugins of the node, such as CSI
+    drivers, whose sockets are below `plugins_registry`, drivers of dynamic resource allocation among them, and device
+    plugins at `device-plugins/kubelet.sock`, whose devices it follows. Where a CSIDriver requires it, its driver is
+    called again for the number of volumes that the node takes. A resource claim is to a pod what a volume is: its
+    drivers prepare it before the containers start, and unprepare it after the last pod that uses it has ended; they
+    also report the health of its devices. A claim whose CDI specifications are lost is prepared again.
 
 Owns
     `volumes.mounted`, `volumes.in_use`, `plugins.registered`, `devices.resources`, `claims.prepared` and
@@ -58,21 +58,22 @@ On restart
     device and that of a volume: the device is found, mounted again where a pod needs it, and unmounted where none does.
     A device whose pods could not all be read is left as it is: until then volumesInUse keeps what the Node has, and
     names are added. A record that cannot be read is written again where a pod needs the volume. Killed while a program
-    runs: mount and umount of nfs, and mkfs, fsck and mount of a device go on, and the volume is an error until they
-    have ended. A subpath that was bound and not released is found below `volume-subpaths`. It is unmounted before its
-    volume, and a repeated request uses it. Killed while it removes `pods/<uid>`: the directory was first renamed to
-    `pods/.removing-<uid>.<token>`, where it is found. Every plugin is called again. `plugins.registered` is complete
-    once each socket found has registered its plugin, was refused, or has failed for about 4 minutes; until then a
-    plugin that does not answer is not called gone. Device plugins are connected again through the record of their
-    sockets; killed before a registration was saved, its plugin gets an error and registers again. `devices.resources`
-    is complete once each of them has listed its devices, could not be reached, or has listed none for 10 s. Prepared
-    resource claims are published as the record has them; what only the checkpoint has, another kubelet has prepared,
-    and its drivers are called again. Killed between record and checkpoint: the checkpoint is written at the start. A
-    driver whose call was cut short is called again, to prepare where a pod needs the claim, else to unprepare; so are,
-    after a boot of the machine, all drivers of claims that pods need, because the CDI specifications are gone then.
-    What no pod needs is unprepared, but only once `pods.volumes` is complete and not stale. A CSI call that was cut
-    short is repeated, as CSI permits: a volume with a record is published again where a pod needs it, else unpublished.
-    An expansion that was cut short is repeated: the claim's status shows the new size only after it.
+    runs: mount and umount of nfs, FlexVolume drivers, and mkfs, fsck and mount of a device go on, and the volume is an
+    error until they have ended. A subpath that was bound and not released is found below `volume-subpaths`. It is
+    unmounted before its volume, and a repeated request uses it. Killed while it removes `pods/<uid>`: the directory was
+    first renamed to `pods/.removing-<uid>.<token>`, where it is found. Every plugin is called again.
+    `plugins.registered` is complete once each socket found has registered its plugin, was refused, or has failed for
+    about 4 minutes; until then a plugin that does not answer is not called gone. Device plugins are connected again
+    through the record of their sockets; killed before a registration was saved, its plugin gets an error and registers
+    again. `devices.resources` is complete once each of them has listed its devices, could not be reached, or has listed
+    none for 10 s. Prepared resource claims are published as the record has them; what only the checkpoint has, another
+    kubelet has prepared, and its drivers are called again. Killed between record and checkpoint: the checkpoint is
+    written at the start. A driver whose call was cut short is called again, to prepare where a pod needs the claim,
+    else to unprepare; so are, after a boot of the machine, all drivers of claims that pods need, because the CDI
+    specifications are gone then. What no pod needs is unprepared, but only once `pods.volumes` is complete and not
+    stale. A CSI call that was cut short is repeated, as CSI permits: a volume with a record is published again where a
+    pod needs it, else unpublished. An expansion that was cut short is repeated: the claim's status shows the new size
+    only after it.
 
 Limits per pod
     Operations have threads by kind: work below the root directory, checks of hostPaths, devices, changes of a volume's
@@ -82,15 +83,15 @@ Limits per pod
     path and pod. Of the 64 threads at most 2 are on one mount, on "/" and mounts of local file systems 16: while they
     hang, further checks below that mount fail after 10 s, and those on other mounts proceed. The mount is found by the
     text of the path; a symlink counts for the mount that it is on. Subpaths of hostPaths have the same limits, with 4
-    s. Calls for one device take one thread, and those of one CSI driver 4 of 16, each for at most 2 minutes. The change
-    of the group of all its files (fsGroup) follows in a thread of its own, of 64, and holds up no call of the driver.
-    Removals have 4 threads, of which a pod takes one, and take turns of 2 s, so that long ones delay others by seconds.
-    One that does not return (an unmount) is a trouble and an error of its volume after 10 s; 16 such threads take no
-    place of other removals. Unmounts by CSI drivers, and those of nfs and of local volumes, have 64 threads of their
-    own with the same limits, of which one driver has at most 16 and a pod one. Until an unmount returns, nothing else
-    is done with that volume, so that it cannot unmount what was mounted after it; and nothing is mounted on its device,
-    for any pod. An unexpected exception in the decision or in an operation for one pod is logged once, is a trouble
-    that names the pod, and is tried again with a back-off.
+    s. Calls for one device take one thread, and those of one CSI or FlexVolume driver 4 of 16, each for at most 2
+    minutes. The change of the group of all its files (fsGroup) follows in a thread of its own, of 64, and holds up no
+    call of the driver. Removals have 4 threads, of which a pod takes one, and take turns of 2 s, so that long ones
+    delay others by seconds. One that does not return (an unmount) is a trouble and an error of its volume after 10 s;
+    16 such threads take no place of other removals. Unmounts by CSI drivers, and those of nfs and of local volumes,
+    have 64 threads of their own with the same limits, of which one driver has at most 16 and a pod one. Until an
+    unmount returns, nothing else is done with that volume, so that it cannot unmount what was mounted after it; and
+    nothing is mounted on its device, for any pod. An unexpected exception in the decision or in an operation for one
+    pod is logged once, is a trouble that names the pod, and is tried again with a back-off.
 
 When a UID is used again
     A static pod keeps its UID when its manifest is removed and returns, so a removal may be decided for one pod and

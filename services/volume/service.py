@@ -94,7 +94,7 @@ class Volume:
         SELinuxMetrics(context.metrics, populator.desired.pods.values)
         called = partial(call_in_loop, asyncio.get_running_loop(), metrics.driver_called)
         drivers = CsiDrivers(partial(registration.endpoint, CSI), called)
-        calls = calls or PluginCalls(PodDirectories(root), clock, plugins, drivers)
+        calls = calls or PluginCalls(PodDirectories(root), clock, plugins, drivers, context.config.volume_plugin_dir)
         expansion = VolumeExpansion(bus, clock, content, claims.reread)
         executor = OperationExecutor(context, reconciler, calls, content, failures, metrics, expansion)
         self._limits = CsiLimits(clock, content, registration, reconciler, changed.add_pods)

@@ -115,6 +115,7 @@ class EffectiveConfig:
     file_check_frequency: float = _of("fileCheckFrequency", 20.0)
     sync_frequency: float = _of("syncFrequency", 60.0)
     pod_logs_dir: str = _of("podLogsDir", "/var/log/pods")
+    volume_plugin_dir: str = _of("volumePluginDir", "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/")
     volume_stats_agg_period: float = _of("volumeStatsAggPeriod", 60.0)
     container_log_max_size: int = _of("containerLogMaxSize", 10 * 2**20)  # bytes, negative = no limit
     container_log_max_files: int = _of("containerLogMaxFiles", 5)

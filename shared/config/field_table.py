@@ -252,7 +252,7 @@ FIELDS: tuple[Field, ...] = (
     Field("defaultPodSysctls", STRING_MAP,
           doc="sysctls of pods that do not set them (Kubernetes 1.37); needs feature gate DefaultPodSysctls"),
     Field("volumePluginDir", S, default="/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", zero=UNSET,
-          flag="volume-plugin-dir", acts=False, doc="directory of FlexVolume plugins"),
+          flag="volume-plugin-dir", doc="directory of FlexVolume drivers"),
     Field("volumeStatsAggPeriod", D, default="1m0s", zero=UNSET, flag="volume-stats-agg-period",
           doc="time between two measurements of the pods' volumes; negative is never"),
     # eviction, shutdown

@@ -66,6 +66,7 @@ _FIELDS = {
     ),
     "sources status": "kube_api_burst kube_api_qps offline_pods",
     "status server": "enable_server port",
+    "volume": "volume_plugin_dir",
     "volume status": "controller_attach_detach",
     "pleg podsync server": "container_runtime_endpoint image_service_endpoint runtime_request_timeout",
     "bootstrap pleg podsync server": "pod_logs_dir",

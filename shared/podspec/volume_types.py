@@ -162,7 +162,11 @@ TYPES: dict[str, VolumeType] = {
     "awsElasticBlockStore": VolumeType(fields={}, mounted=True, mounted_persistent=True, driver="ebs.csi.aws.com"),
     "gcePersistentDisk": VolumeType(fields={}, mounted=True, mounted_persistent=True, driver="pd.csi.storage.gke.io"),
     "flexVolume": VolumeType(
-        fields={"driver": _S, "secretRef": LOCAL_REF}, secret="secretRef", instead="the CSI driver of the storage"
+        fields={"driver": _S, "fsType": _S, "secretRef": LOCAL_REF, "readOnly": _B, "options": MapOf(_S)},
+        mounted=True,
+        mounted_persistent=True,
+        required=("driver",),
+        secret="secretRef",
     ),
     "flocker": VolumeType(fields={}, removed="1.25", instead=_ENDED),
     "photonPersistentDisk": VolumeType(fields={}, removed="1.15", instead=f"{_CSI} csi.vsphere.vmware.com"),

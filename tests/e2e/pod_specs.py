@@ -53,8 +53,8 @@ _VOLUMES: dict[str, Object] = {
     "projected": {"projected": {"sources": [{"secret": {"name": "s"}}, {"downwardAPI": {"items": [_FIELD]}}]}},
 }
 _UNMOUNTED = (
-    "cephfs", "fc", "flexVolume", "flocker", "gitRepo", "glusterfs", "iscsi", "photonPersistentDisk", "quobyte", "rbd",
-    "scaleIO", "storageos",
+    "cephfs", "fc", "flocker", "gitRepo", "glusterfs", "iscsi", "photonPersistentDisk", "quobyte", "rbd", "scaleIO",
+    "storageos",
 )  # fmt: skip
 _UNSUPPORTED: dict[str, Object] = {
     "windows": {"os": {"name": "windows"}},

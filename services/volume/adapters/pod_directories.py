@@ -92,6 +92,12 @@ class PodDirectories:
         folder = self.pod(uid) / VOLUMES / plugin.replace("/", "~")
         return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
+    def volume_folders(self, uid: str) -> list[Path]:
+        """Return the directories of the pod that have volumes of a plugin each, named after it with `~` for `/`."""
+        folder = self.pod(uid) / VOLUMES
+        found = sorted(folder.iterdir()) if folder.is_dir() else []
+        return [path for path in found if path.is_dir() and not path.is_symlink()]
+
     def block_link(self, uid: str, plugin: str, volume: str) -> Path:
         """Return the link to a block device of the pod."""
         return self.pod(uid) / DEVICES / plugin.replace("/", "~") / _component(volume)

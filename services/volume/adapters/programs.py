@@ -11,7 +11,7 @@ import os
 import select
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -89,13 +89,27 @@ def locked(path: str, busy: str) -> Iterator[int]:
 def running_on(path: Path, program: str) -> bool:
     """Return whether a program of this name, such as `umount`, or a helper such as `umount.nfs`, runs with the path as
     an argument; another process may have begun it. A process of a container does not count, whatever its name."""
-    ours = _PID_NAMESPACE.readlink()
+    return _is_running((path,), lambda process: _name(process).partition(".")[0] == program)
+
+
+def leads_session_on(path: Path, executable: Path) -> bool:
+    """Return whether this executable, which was begun in a session of its own, runs with the path as an argument;
+    another process may have begun it. What it has left running in the background does not count."""
+    return _is_running((path, executable), lambda process: os.getsid(int(process.name)) == int(process.name))
+
+
+def _is_running(arguments: Iterable[Path], counts: Callable[[Path], bool]) -> bool:
+    """Return whether a process outside of containers for which `counts(/proc/<pid>)` is true has these arguments."""
+    ours, wanted = _PID_NAMESPACE.readlink(), {os.fsencode(argument) for argument in arguments}
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
-            name = (process / "comm").read_text(errors="replace").rstrip("\n")
-            if name.partition(".")[0] != program or (process / "ns" / "pid").readlink() != ours:
+            if not counts(process) or (process / "ns" / "pid").readlink() != ours:
                 continue
             # The arguments are read last, because those of a process that hangs may not be readable.
-            if os.fsencode(path) in (process / "cmdline").read_bytes().split(b"\0"):
+            if wanted.issubset((process / "cmdline").read_bytes().split(b"\0")):
                 return True
     return False
+
+
+def _name(process: Path) -> str:
+    return (process / "comm").read_text(errors="replace").rstrip("\n")

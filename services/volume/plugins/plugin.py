@@ -34,7 +34,13 @@ class VolumePlugin(ABC, Generic[Source]):
     attachable: ClassVar[bool] = False  # its devices may be attached by the attach-detach controller
     mount_options: ClassVar[bool] = False  # it takes the mount options of a PersistentVolume
 
-    def __init__(self, directories: PodDirectories, clock: Clock, drivers: CsiDrivers = NO_DRIVERS) -> None:
+    def __init__(
+        self,
+        directories: PodDirectories,
+        clock: Clock,
+        drivers: CsiDrivers = NO_DRIVERS,
+        volume_plugin_dir: str = "",  # the directory of FlexVolume drivers
+    ) -> None:
         self._directories, self._clock, self._drivers = directories, clock, drivers
         self.report: Callable[[PluginEvent], None] = lambda _: None  # called in the thread of a call
 

@@ -43,10 +43,11 @@ class PluginCalls:
         clock: Clock,
         plugins: Plugins = PLUGINS,
         drivers: CsiDrivers = NO_DRIVERS,
+        volume_plugin_dir: str = "",
     ) -> None:
         self._directories = directories
         self._plugins: dict[str, VolumePlugin[Any]] = {
-            plugin.name: plugin(directories, clock, drivers) for plugin in plugins.values()
+            plugin.name: plugin(directories, clock, drivers, volume_plugin_dir) for plugin in plugins.values()
         }
         items = self._plugins.items()
         self._devices = {name: plugin for name, plugin in items if isinstance(plugin, DeviceMountableVolumePlugin)}

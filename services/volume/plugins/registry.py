@@ -13,6 +13,7 @@ from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.csi import CsiPlugin
 from services.volume.plugins.downward_api import DownwardApiPlugin
 from services.volume.plugins.empty_dir import EmptyDirPlugin
+from services.volume.plugins.flex_volume import FlexVolumePlugin
 from services.volume.plugins.git_repo import GitRepoPlugin
 from services.volume.plugins.host_path import HostPathPlugin
 from services.volume.plugins.image import ImagePlugin
@@ -40,6 +41,7 @@ PLUGINS: Plugins = {
     "projected": ProjectedPlugin,
     "csi": CsiPlugin,
     "gitRepo": GitRepoPlugin,
+    "flexVolume": FlexVolumePlugin,
 }
 _DEFAULT = "emptyDir"  # the type of a volume without any source, as in the API
 

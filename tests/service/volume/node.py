@@ -51,6 +51,7 @@ class Node:
         self.volumes = [*VOLUMES, {"name": "host", "hostPath": {"path": str(tmp_path / "host"), "type": "Directory"}}]
         self.host = tmp_path / "host"
         self.plugins = PLUGINS
+        self.volume_plugin_dir = tmp_path / "drivers"  # of FlexVolume
         self.controller_attach_detach = True
         self.deadlines = Deadlines()  # of the newest volume
         self._next_podsync()
@@ -102,7 +103,7 @@ class Node:
     async def volume(self) -> AsyncIterator[None]:
         config = EffectiveConfig(
             node_name="n", root_dir=str(self.root), run_dir="", log_dir="", cert_dir="",
-            controller_attach_detach=self.controller_attach_detach,
+            controller_attach_detach=self.controller_attach_detach, volume_plugin_dir=str(self.volume_plugin_dir),
         )  # fmt: skip
         bus = self.network.bus("volume")
         # Retries and graces run on the machine's clock here; the waits themselves are tested in the core.

@@ -12,6 +12,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 CALLS = tuple(sorted(kind.__name__ for kind in instructions.Call.__subclasses__()))
 OPERATIONS = tuple(sorted(kind.__name__ for kind in operations.Operation.__args__))
 
+FLEX_COMMANDS = ("init", "mount", "unmount")
 CSI_METHODS = (
     "NodeGetCapabilities",
     "NodeStageVolume",
@@ -29,6 +30,7 @@ PLACEHOLDERS = {
     "{type(operation).__name__}": OPERATIONS,
     "{point}": ("saved", "published"),
     "{method}": CSI_METHODS,
+    "{command}": FLEX_COMMANDS,
     "{step.name}": _STEPS,
 }
 
@@ -82,6 +84,9 @@ OF_OTHER_TESTS = {
     ),
     "tests/service/volume/test_csi_kills.py": tuple(
         f"volume.csi.{step}.{method}" for step in ("calling", "answered") for method in CSI_METHODS
+    ),
+    "tests/service/volume/test_flex_volumes.py": tuple(
+        f"volume.flex.{step}.{command}" for step in ("calling", "answered") for command in FLEX_COMMANDS
     ),
     "tests/service/volume/test_resource_claim_restarts.py": tuple(
         f"volume.claim.{step}" for step in ("saved", "answered", "prepared", "unprepared")

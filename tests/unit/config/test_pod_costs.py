@@ -22,7 +22,7 @@ _NAMES = (
     "pod_cidr offline_pods oom_score_adj register_with_taints registry_burst registry_pull_qps runtime_cgroups "
     "runtime_request_timeout serialize_image_pulls shutdown_grace_period shutdown_grace_period_by_pod_priority "
     "shutdown_grace_period_critical_pods sync_frequency system_cgroups system_reserved_cgroup tracing "
-    "tracing_endpoint tracing_rate "
+    "tracing_endpoint tracing_rate volume_plugin_dir "
 )
 WITHOUT_COST = frozenset(_NAMES.split())
 

@@ -11,13 +11,16 @@ import pytest
 
 from services.volume.adapters import backing_directory
 from services.volume.adapters.csi_client import CsiDrivers
+from services.volume.adapters.flex_drivers import FlexDrivers
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.files.object_key import ObjectKey
 from services.volume.core.files.payload import FoundObject, FoundToken, SetUpInputs
 from services.volume.core.files.token_cache import TokenKey
+from services.volume.core.specs.flex_volume import Answer
 from services.volume.core.specs.persistent_volume import PersistentVolume
 from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
-from services.volume.plugins import csi_staging, git_repo, local, nfs
+from services.volume.plugins import csi_staging, flex_volume, git_repo, local, nfs
+from services.volume.plugins.flex_volume import FlexVolumePlugin
 from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePlugin
 from services.volume.plugins.registry import PLUGINS, persistent_volume_spec, volume_spec
 from shared.files.tree_removal import RemovalProgress
@@ -42,6 +45,7 @@ EXAMPLES: dict[str, Any] = {
     "local": {"path": "/"},
     "nfs": {"server": "storage", "path": "/export"},
     "csi": {"driver": CSI_DRIVER},
+    "flexVolume": {"driver": "vendor/driver", "secretRef": {"name": "s"}},
     "gitRepo": {"repository": "https://git.example/app", "directory": "app", "revision": "main"},
     "projected": {
         "defaultMode": 0o644,
@@ -54,7 +58,7 @@ EXAMPLES: dict[str, Any] = {
 GATES = frozenset({"EmptyDirVolumeMode", "GitRepoVolumeDriver"})
 GATHERED = SetUpInputs(
     objects={
-        ObjectKey("Secret", "shop", "s"): FoundObject({"data": {"key": "aw=="}}),
+        ObjectKey("Secret", "shop", "s"): FoundObject({"type": "vendor/driver", "data": {"key": "aw=="}}),
         ObjectKey("ConfigMap", "shop", "c"): FoundObject({"data": {"a": "1", "b": "2"}}),
     },
     tokens={TokenKey("shop", "builder", (), 3607, "web", "u"): FoundToken("jwt")},
@@ -108,6 +112,12 @@ class Machine:
             return ""
         return plugin.mount_device(self.spec.volume_name, self.spec.source, GATHERED)
 
+    @property
+    def directory(self) -> Path:
+        """Of the volume."""
+        owner = "vendor/driver" if self.spec.plugin == FlexVolumePlugin.name else self.spec.plugin
+        return self.directories.volume("u", owner, "v")
+
     def set_up(self) -> str:
         gathered = replace(GATHERED, device_path=self.mount_device())
         return self.plugin.set_up("u", "v", self.spec.source, gathered)
@@ -151,6 +161,9 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Ite
             (directory / words[-1]).mkdir()
             (directory / words[-1] / "file").write_text("x")
 
+    def call_flex_driver(self: FlexDrivers, driver: str, command: str, path: str, *_: str, **__: Any) -> None:
+        mounts.add(path) if command == "mount" else mounts.discard(path)
+
     monkeypatch.setattr(backing_directory, "mount_tmpfs", mount_tmpfs)
     monkeypatch.setattr(local, "bind_with_options", lambda device, path, options: mounts.add(str(path)))
     monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounts and Path(path).exists())
@@ -159,6 +172,9 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Ite
     monkeypatch.setattr(nfs, "is_mount_point", lambda path: str(path) in mounts)
     monkeypatch.setattr(nfs, "_unmount", lambda path: mounts.discard(str(path)))
     monkeypatch.setattr(git_repo, "_git", clone)
+    monkeypatch.setattr(flex_volume, "is_mount_point", lambda path: str(path) in mounts)
+    monkeypatch.setattr(FlexDrivers, "capabilities", lambda self, driver: Answer(attach=False))
+    monkeypatch.setattr(FlexDrivers, "call", call_flex_driver)
     monkeypatch.setattr(local, "unmount", lambda path: mounts.discard(str(path)))
     with tempfile.TemporaryDirectory(prefix="csi") as short:  # the path of a socket has at most 107 bytes
         driver = CsiDriver(Path(short), Path(short) / "state", CSI_DRIVER, capabilities=())
@@ -197,7 +213,7 @@ def test_set_up_again_finds_its_own_work_done(machines: Iterator[Machine]) -> No
 def test_a_volume_is_found_again_if_and_only_if_it_has_a_directory(machines: Iterator[Machine]) -> None:
     machine = next(machines)
     assert machine.found() == []
-    path, directory = machine.set_up(), machine.directories.volume("u", machine.spec.plugin, "v")
+    path, directory = machine.set_up(), machine.directory
     assert machine.found() == ([("v", machine.spec.plugin)] if machine.spec.has_directory else [])
     assert path.startswith(str(directory)) is machine.spec.has_directory
     assert directory.exists() is machine.spec.has_directory
