@@ -169,13 +169,13 @@ TYPES: dict[str, VolumeType] = {
         secret="secretRef",
     ),
     "flocker": VolumeType(fields={}, removed="1.25", instead=_ENDED),
-    "photonPersistentDisk": VolumeType(fields={}, removed="1.15", instead=f"{_CSI} csi.vsphere.vmware.com"),
+    "photonPersistentDisk": VolumeType(fields={}, removed="1.16", instead=f"{_CSI} csi.vsphere.vmware.com"),
     "portworxVolume": VolumeType(fields={}, mounted=True, mounted_persistent=True, driver="pxd.portworx.com"),
     "quobyte": VolumeType(fields={}, removed="1.25", instead=f"{_CSI} csi.quobyte.com"),
     "scaleIO": VolumeType(
         fields={"secretRef": LOCAL_REF},
         secret="secretRef",
-        removed="1.21",
+        removed="1.22",
         instead=f"{_CSI} csi-vxflexos.dellemc.com (Dell PowerFlex)",
     ),
     "storageos": VolumeType(

@@ -12,6 +12,7 @@ import pytest
 
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.files.payload import SetUpInputs
+from services.volume.core.operations.mount_shares import MAX_CALLS_PER_MOUNT, MountShares, Share
 from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins import git_repo
 from services.volume.plugins.git_repo import GitRepo, GitRepoPlugin
@@ -172,9 +173,9 @@ def test_a_link_that_leaves_the_volume_is_refused(plugin: GitRepoPlugin, reposit
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ({"repository": "--upload-pack=x"}, "'--upload-pack=x' is an invalid value for repository"),
-        ({"repository": "r", "directory": "-x"}, "'-x' is an invalid value for directory"),
-        ({"repository": "r", "revision": "--orphan"}, "'--orphan' is an invalid value for revision"),
+        ({"repository": "--upload-pack=x"}, '"--upload-pack=x" is an invalid value for repository'),
+        ({"repository": "r", "directory": "-x"}, '"-x" is an invalid value for directory'),
+        ({"repository": "r", "revision": "--orphan"}, '"--orphan" is an invalid value for revision'),
         ({"repository": "r", "directory": "/etc"}, f"gitRepo directory '/etc': {RELATIVE}"),
         ({"repository": "r", "directory": "a/../.."}, f"gitRepo directory 'a/../..': {RELATIVE}"),
         ({"repository": "r", "directory": "a/.Git"}, f"gitRepo directory 'a/.Git': {RELATIVE}"),
@@ -183,6 +184,19 @@ def test_a_link_that_leaves_the_volume_is_refused(plugin: GitRepoPlugin, reposit
 )
 def test_values_that_git_would_take_for_something_else_are_refused(source: dict[str, str], reason: str) -> None:
     assert read(**source) == Refused(reason)
+
+
+@pytest.mark.parametrize(
+    "repository", ["https://user:word@git.example/a/app", "ssh://git.example/app", "git@git.example:app"]
+)
+def test_clones_of_one_server_share_its_places_and_none_waits_for_that_of_another_pod(repository: str) -> None:
+    pods = [
+        {"metadata": {"uid": uid}, "spec": {"volumes": [{"name": "v", "gitRepo": {"repository": repository}}]}}
+        for uid in "ab"
+    ]
+    paths = [spec.node_path for spec in (volume_spec(pod, "v", GATE) for pod in pods) if isinstance(spec, VolumeSpec)]
+    assert [MountShares().share_of(path) for path in paths] == [Share("git.example", MAX_CALLS_PER_MOUNT)] * 2
+    assert len(set(paths)) == 2
 
 
 def test_without_its_feature_gate_the_volume_says_what_to_use_instead() -> None:

@@ -21,8 +21,9 @@ from services.volume.core.specs.pod_fields import fs_group
 from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
 from shared.files.tree_removal import RemovalProgress, remove_tree
-from shared.model.fields import text
+from shared.model.fields import dictionary, text
 from shared.model.objects import Object
+from shared.podspec.field_ref import go_quote
 from shared.podspec.support import why_unmounted
 
 PROTOCOLS = "git:http:https:ssh"  # of remote repositories: one of the node may be that of another pod
@@ -59,7 +60,7 @@ class GitRepoPlugin(VolumePlugin[GitRepo]):
         for what in ("repository", "directory", "revision"):
             value = getattr(found, what)
             if value.startswith("-") or "\0" in value:
-                return Refused(f"{value!a} is an invalid value for {what}")
+                return Refused(f"{go_quote(value)} is an invalid value for {what}")
         parts = found.directory.lower().split("/")
         if found.directory.startswith("/") or ".." in parts or ".git" in parts:
             return Refused(f"gitRepo directory {found.directory!a}: must be a relative path without .. and .git")
@@ -67,7 +68,8 @@ class GitRepoPlugin(VolumePlugin[GitRepo]):
             plugin=cls.name,
             source=found,
             selinux_relabel=True,
-            node_path=found.repository,
+            # Not the repository: a clone counts for its server, and none waits for that of another pod.
+            node_path=f"{_server(repository)}:/ for {text(dictionary(pod.get('metadata')).get('uid'))}/{volume}",
             node_check="git clone",
         )
 
@@ -146,6 +148,12 @@ def _links_out(path: Path) -> list[str]:
             if link.is_symlink() and not Path(os.path.realpath(link)).is_relative_to(top):
                 found.append(str(link.relative_to(top)))
     return sorted(found)
+
+
+def _server(repository: str) -> str:
+    """Return the server of a URL, or of `<user>@<server>:<path>`."""
+    address = repository.partition("://")[2] or repository.partition(":")[0]
+    return address.partition("/")[0].rpartition("@")[2]
 
 
 def _busy(path: Path) -> str:

@@ -155,8 +155,8 @@ def test_a_type_that_is_not_mounted_names_its_plugin_and_what_to_use_instead(kin
 @pytest.mark.parametrize(
     ("kind", "release"),
     [
-        ("photonPersistentDisk", "1.15"),
-        ("scaleIO", "1.21"),
+        ("photonPersistentDisk", "1.16"),
+        ("scaleIO", "1.22"),
         ("flocker", "1.25"),
         ("quobyte", "1.25"),
         ("storageos", "1.25"),
