@@ -104,11 +104,12 @@ def fill_record(
     services: Mapping[str, Any],
     limit: int,
 ) -> FilledRecord:
-    """Return the record of at most `limit` bytes, as JSON. `answers`: those requested last come last."""
-    kept = [answer for answer in answers.values() if answer.kind not in _OF_PODS][-MAX_SHARED_OBJECTS:]
-    size = _size(node) + _size(services) + sum(map(_size, kept))
+    """Return the record of at most `limit` bytes, as JSON: pods with what they need, then Services, then other objects.
+    `answers`: those requested last come last."""
+    size = _size(node)
     chosen, taken, left_out = list[Object](), dict[Key, KeptAnswer](), list[str]()
-    unneeded = answers.keys() - {answer.key for answer in kept}
+    shared = [answer for answer in answers.values() if answer.kind not in _OF_PODS][-MAX_SHARED_OBJECTS:]
+    unneeded = answers.keys() - {answer.key for answer in shared}
     for pod in sorted(pods, key=_rank):
         needed = [key for key in needed_by(pod, answers) if key in answers]
         unneeded.difference_update(needed)
@@ -120,7 +121,16 @@ def fill_record(
         size += sum(sizes)
         chosen.append(pod)
         taken |= more
-    data = OfflineRecordData(node=node, pods=chosen, answers=[*kept, *taken.values()], services=dict(services))
+    known, kept = dict[str, Any](), list[KeptAnswer]()
+    for space, found in services.items():
+        if size + (more_bytes := _size(found)) <= limit:
+            size += more_bytes
+            known[space] = found
+    for answer in reversed(shared):
+        if size + (more_bytes := _size(answer)) <= limit and more_bytes <= MAX_OBJECT_BYTES:
+            size += more_bytes
+            kept.insert(0, answer)
+    data = OfflineRecordData(node=node, pods=chosen, answers=[*kept, *taken.values()], services=known)
     return FilledRecord(data=data, left_out=left_out, unneeded=unneeded)
 
 

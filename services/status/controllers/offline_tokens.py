@@ -68,6 +68,7 @@ class OfflineTokens:
     ) -> None:
         self._bus, self._clock, self._limit, self._issue = context.bus, context.clock, settings.max_bytes, issue
         self._record = OfflineRecord(context.config, NAME)
+        self._reported: str | None = None  # the trouble that was logged last
         self._tokens: dict[bytes, KeptToken] = {}  # by request; those issued last come last
         self._in_use, self._is_due, self._published = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._desired = context.bus.follow(PODS_DESIRED, self._on_desired)
@@ -152,8 +153,9 @@ class OfflineTokens:
         crash_point("status.offline.saved")
 
     def _report(self, line: str | None) -> None:
-        if line is not None:
+        if line is not None and line != self._reported:
             log.warning("%s", line)
+        self._reported = line
         self._bus.trouble("record of tokens", line)
 
 

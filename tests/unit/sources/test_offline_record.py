@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import to_builtins
 
 from bus.messages.sources import FoundObject, GetObject
 from services.sources.core.offline_record import (
@@ -17,6 +18,7 @@ from services.sources.core.offline_record import (
 )
 from shared.model import objects
 from shared.model.objects import Object
+from shared.text.json_text import json_bytes
 
 LIMIT = 1 << 20
 
@@ -54,6 +56,16 @@ def test_only_secrets_that_a_pod_names_are_kept() -> None:
     filled = fill([pod("web", "of-web")], known)
     assert {answer.name for answer in filled.data.answers} == {"of-web", "csi.example"}
     assert filled.unneeded == {("Secret", "default", "of-nobody")} and not filled.left_out
+
+
+def test_pods_come_before_services_and_objects_that_all_share() -> None:
+    bundles = answers(*(KeptAnswer("ClusterTrustBundle", "", f"b{n}", {"spec": "x" * 300_000}) for n in range(10)))
+    services = {"default": [{"metadata": {"name": "x" * 100_000}}]}
+    filled = fill_record([pod("web")], None, bundles, services, LIMIT)
+    assert names(filled) == ["web"] and not filled.left_out and filled.data.services == services
+    assert [answer.name for answer in filled.data.answers] == ["b7", "b8", "b9"], "those requested last"
+    assert len(json_bytes(to_builtins(filled.data))) <= LIMIT
+    assert not filled.unneeded
 
 
 def test_a_claim_brings_its_volume_and_the_secrets_of_the_driver() -> None:
