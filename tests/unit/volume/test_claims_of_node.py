@@ -14,7 +14,7 @@ from services.volume.core.resource_claims.claim_failures import Failures
 from services.volume.core.resource_claims.claim_record import read_record, written_record
 from services.volume.core.resource_claims.claims_of_node import ClaimsOfNode
 from services.volume.core.resource_claims.driver_checks import Device
-from services.volume.core.resource_claims.pod_claims import AllocatedClaim, PodIdentity, RequestedClaim
+from services.volume.core.resource_claims.pod_claims import AllocatedClaim, ClaimError, PodIdentity, RequestedClaim
 
 DRIVERS = ("gpu", "nic")
 
@@ -234,6 +234,21 @@ def test_a_pod_that_gets_a_claim_while_a_driver_fails_to_unprepare_it_ends_only_
     item = node.shown("u", 5000.0)
     assert item is not None and ([claim.error for claim in item.claims], item.overdue) == ([""], False)
     assert (node.overdue(5000.0), node.claims_due(5000.0)) == ([], [key])
+
+
+def test_a_pod_that_waits_for_the_name_of_another_claim_is_tried_at_once_when_that_claim_is_unprepared() -> None:
+    key, node = ("shop", "a"), ClaimsOfNode()
+    node.restored([Claim(uid="old", name="a", namespace="shop", parts={"gpu": Part(state=PartState.CALLED)})])
+    for uid, claim in (("u", "a"), ("other", "b")):
+        node.set_pod(identity(uid), (wanted(claim),), starts=True)
+        node.pod_failed(uid, {claim: "no"}, 0.0, 0.0)
+    with pytest.raises(ClaimError, match="old ResourceClaim with same name a"):
+        node.use("u", wanted("a"), AllocatedClaim(uid="new", name="a", namespace="shop", drivers=("gpu",)))
+    node.release()
+    assert node.pods_due(0.5) == [], "the driver has not unprepared it"
+    node.unprepared(key, "gpu")
+    node.release()
+    assert node.pods_due(0.5) == ["u"]
 
 
 class Requested(tuple[RequestedClaim, ...]):

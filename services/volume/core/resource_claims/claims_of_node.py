@@ -282,8 +282,8 @@ class ClaimsOfNode:
 
     def release(self) -> list[str]:
         """End the uses by pods that have ended, where the claim is used by others or all drivers have unprepared it;
-        return the UIDs of these pods."""
-        released = []
+        return the UIDs of these pods. A pod that waits for a claim with the name of one that is gone is tried now."""
+        released, removed = [], set[ClaimKey]()
         for claim in self._claims.all():
             unused = self.is_unused(claim)
             if unused and any(part.state is not PartState.NEW for part in claim.parts.values()):
@@ -296,9 +296,13 @@ class ClaimsOfNode:
             if unused:
                 self._claims.remove(claim.key)
                 self._unprepare.pop(claim.key, None)
+                removed.add(claim.key)
             elif gone:
                 self._claims.put(claim)
         self._ended.intersection_update(self._claims.pods())
+        for pod in self._pods.values() if removed else ():
+            if any((pod.identity.namespace, each.claim) in removed for each in pod.requested):
+                pod.failures.retry()
         return released
 
     def retry(self, drivers: Set[str]) -> None:
