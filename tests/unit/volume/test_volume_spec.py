@@ -135,9 +135,10 @@ def test_huge_pages_may_be_requested_for_the_whole_pod() -> None:
     assert found == EmptyDir("HugePages", page_size=2 << 20)
 
 
-def test_a_medium_with_a_size_that_is_none_is_refused() -> None:
-    refused = source({"emptyDir": {"medium": "HugePages-many"}})
-    assert isinstance(refused, Refused) and refused.reason.startswith("medium HugePages-many: ")
+@pytest.mark.parametrize("medium", ["HugePages-many", "HugePages-"])
+def test_a_medium_with_a_size_that_is_none_is_refused(medium: str) -> None:
+    refused = source({"emptyDir": {"medium": medium}}, resources={"requests": {"hugepages-2Mi": "4Mi"}})
+    assert isinstance(refused, Refused) and refused.reason.startswith(f"medium {medium}: ")
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ def huge_page_size(pod: Object, medium: str) -> int | str:
     """Return the bytes of a page for an emptyDir of this medium, `HugePages` or `HugePages-<size>`, or why the pod can
     have none (volumes.md 13.1)."""
     wanted = 0
-    if written := medium.removeprefix(_HUGE_PAGES).removeprefix("-"):
+    if written := medium != _HUGE_PAGES:
         try:
-            wanted = parse_quantity(written).base()
+            wanted = parse_quantity(medium.removeprefix(f"{_HUGE_PAGES}-")).base()
         except QuantityError as error:
             return f"medium {medium}: {error}"
     requested = {name for container in main_containers(pod) for name in resource_list(container, "requests")}
