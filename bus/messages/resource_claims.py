@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 
 class ClaimState(StrEnum):
-    """How far one resource claim of one pod is."""
+    """Says how far one resource claim of one pod is."""
 
     PENDING = "pending"
     PREPARED = "prepared"

@@ -33,7 +33,7 @@ _CIPHER = "AES-256-GCM"
 
 
 class RefusedRecordError(Exception):
-    """The record is not used; `str()` is one line that says why, and holds nothing of its content."""
+    """Says why a record is not used: `str()` is one line, which has nothing of the record's content."""
 
 
 def load_sealing_key(directory: Path, credential: str, environment: Mapping[str, str] = os.environ) -> bytes:

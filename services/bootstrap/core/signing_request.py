@@ -18,7 +18,7 @@ _MAX_SHOWN_CHARACTERS = 200  # of an approver's text
 
 
 class CsrOutcome(StrEnum):
-    """What has become of a certificate signing request in the API server."""
+    """Says what has become of a certificate signing request in the API server."""
 
     PENDING = "pending"
     ISSUED = "issued"

@@ -55,8 +55,8 @@ TOO_LARGE = "size of the record of offline pods"
 
 
 class OfflineRecordOfPods:
-    """The record. `node`, `pods` and `services` return what the API server has now, `pods` None while its list is not
-    complete; `read` answers a request from memory."""
+    """Keeps the record. `node`, `pods` and `services` return what the API server has now, `pods` None while its list is
+    not complete; `read` answers a request from memory."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ Key = tuple[str, str, str]  # kind, namespace, name
 
 
 class KeptAnswer(Struct, frozen=True):
-    """The answer to a request for an object. `object` None = the API server had none, in the words of `error`."""
+    """Has the answer to a request for an object. `object` None = the API server has none, and `error` is its text."""
 
     kind: str
     namespace: str

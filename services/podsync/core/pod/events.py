@@ -88,7 +88,7 @@ class ClaimsChanged(Event, frozen=True, kw_only=True):
 
 
 class ClaimsFreshness(Event, frozen=True, kw_only=True):
-    """The replica of the resource claims is (not) complete and (not) stale."""
+    """The replica of the resource claims has become complete or incomplete, stale or not stale."""
 
     complete: bool
     stale: bool

@@ -14,7 +14,7 @@ _PLUGIN_DIRECTORIES = ("plugins_registry", "plugins", "device-plugins")  # below
 
 
 class StartGroup(IntEnum):
-    """What a pod is for the node; the smallest starts first."""
+    """Says what a pod is for the node; the smallest value starts first."""
 
     STATIC = 0
     NODE_CRITICAL = 1

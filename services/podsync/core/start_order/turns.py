@@ -18,7 +18,7 @@ PLACE_SECONDS = 5.0
 
 
 class StartState(StrEnum):
-    """How far the start of a pod is."""
+    """Says how far the start of a pod is."""
 
     COMING = "coming"  # it is looked at or prepared, and waits for nothing
     WAITING = "waiting"  # for its turn alone

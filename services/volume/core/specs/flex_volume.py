@@ -39,7 +39,7 @@ class FlexVolume:
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer of a driver to a call that succeeded; the capabilities are those of `init`."""
+    """Has the answer of a driver to a call that succeeded; the capabilities are those of `init`."""
 
     attach: bool = True
     fs_group: bool = True
