@@ -88,6 +88,7 @@ _GATES = {
     ),
     "server": "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletServerCertificateFile",
     "volume": "CSIVolumeHealth ClusterTrustBundleProjection GitRepoVolumeDriver PodCertificateRequest SELinuxMount",
+    "sources": "WatchListClient",
     "podsync volume": "AtomicWriteVolumeUserFields EmptyDirVolumeMode",
     "podsync status": "VolumeBindMountOptions",
     "bootstrap server": "ContainerCheckpoint",

@@ -95,4 +95,4 @@ def watch_event(line: bytes) -> WatchEvent:
         raise MalformedAnswerError("a line of the watch is not a watch event")
     if kind == "ERROR":
         raise error_of_status(found)
-    return WatchEvent(kind, found)
+    return WatchEvent(kind, found, len(line))

@@ -112,6 +112,7 @@ class WatchEvent(Struct, frozen=True):
 
     type: str
     object: Object
+    size: int = 0  # bytes of the line
 
 
 class ApiClient(Protocol):

@@ -4,7 +4,16 @@ from collections.abc import AsyncIterator
 
 from shared.kube import paths
 from shared.kube.interface import ApiStatusError, WatchEvent
-from tests.contracts.api_cluster import Cluster, contract, make_pod, path_of, refused, status_path_of, version_of
+from tests.contracts.api_cluster import (
+    Cluster,
+    contract,
+    is_at_least,
+    make_pod,
+    path_of,
+    refused,
+    status_path_of,
+    version_of,
+)
 
 _SECONDS = 30.0
 
@@ -150,6 +159,34 @@ async def a_watch_from_nowhere_begins_with_what_there_is(cluster: Cluster) -> No
     await make_pod(cluster, "present")
     async with cluster.node.watch(paths.PODS, {**_ours(cluster), "resourceVersion": "0"}, timeout=_SECONDS) as events:
         assert _summary(await anext(events)) == ("ADDED", "present")
+
+
+@contract
+async def a_watch_can_begin_with_all_objects_and_a_bookmark_after_them_since_1_34(cluster: Cluster) -> None:
+    present = await make_pod(cluster, "present")
+    await make_pod(cluster, "elsewhere-three", node="another")
+    query = {
+        **_ours(cluster),
+        "resourceVersion": version_of(present),
+        "resourceVersionMatch": "NotOlderThan",
+        "sendInitialEvents": "true",
+        "allowWatchBookmarks": "true",
+    }
+
+    async def watched() -> list[WatchEvent]:
+        async with cluster.node.watch(paths.PODS, query, timeout=_SECONDS) as events:
+            return [await anext(events), await anext(events)]
+
+    if not await is_at_least(cluster, 1, 34):
+        error = await refused(watched())
+        assert (error.code, error.reason) == (422, "Invalid")
+        text = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch"
+        assert str(error) == f'ListOptions.meta.k8s.io "" is invalid: {text}'
+        return
+    first, end = await watched()
+    assert _summary(first) == ("ADDED", "present") and end.type == "BOOKMARK"
+    assert end.object["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert int(version_of(end.object)) >= int(version_of(present))
 
 
 @contract

@@ -135,6 +135,21 @@ class OlderServer:
     version: tuple[int, int] = (1, 36)
     absent: tuple[str, ...] = ()  # prefixes of the APIs it does not have
     resizes_pods: bool = True  # pods have the subresource `resize`
+    lists_by_watch: bool = True  # the feature gate WatchList, which is on by default since 1.34
+
+    def why_not_by_watch(self, query: Mapping[str, str]) -> str:
+        """What it finds wrong with the query of a watch that is to begin with all objects, "" = nothing: the validation
+        of ListOptions of 1.20, and of 1.27 and later. Before 1.19 the parameters are ignored."""
+        field, forbidden = "resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden for watch"
+        match, initial = query.get(field), query.get("sendInitialEvents")
+        if self.version < (1, 27):
+            return f"{field}: {forbidden}" if match and self.version >= (1, 19) else ""
+        if initial and match != "NotOlderThan":
+            return f"{field}: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        if initial and not self.lists_by_watch:
+            why = "is forbidden for watch unless the WatchList feature gate is enabled"
+            return f"sendInitialEvents: Forbidden: sendInitialEvents {why}"
+        return f"{field}: {forbidden} unless sendInitialEvents is provided" if match and not initial else ""
 
     def drop(self, kind: str, obj: Object) -> None:
         """Remove the unknown fields in place."""

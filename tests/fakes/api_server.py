@@ -198,7 +198,8 @@ class FakeApiServer:
                 self._refusals.pop(0)
             raise refusal.error
         version = received.query.get("resourceVersion", "")
-        if received.method == "GET" and version.isdecimal():
+        is_list = received.method == "GET" or "sendInitialEvents" in received.query
+        if is_list and version.isdecimal():
             await self.store.reach(int(version))
 
     def perform(self, received: Received, kind: PatchType) -> Object:
@@ -236,9 +237,14 @@ class FakeApiServer:
         """A stream from the wanted revision on."""
         target, query = target_of(received.path), received.query
         self._requests.may_watch(received.user, target, query)
+        if wrong := self._drops.why_not_by_watch(query):
+            raise ApiStatusError(422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {wrong}')
         selector = selector_of(target.resource, query, self._drops)
         stream = WatchStream(self.store, target, selector, seconds, query.get("allowWatchBookmarks") == "true")
-        stream.begin(query.get("resourceVersion", ""))
+        if query.get("sendInitialEvents") == "true" and self._drops.version >= (1, 27):
+            stream.begin_with_all()
+        else:
+            stream.begin(query.get("resourceVersion", ""))
         return stream
 
 

@@ -165,6 +165,7 @@ class WatchStream:
         self.paused = False
         self._store, self._target, self._selector, self._bookmarks = store, target, selector, bookmarks
         self._queue: deque[WatchEvent] = deque()
+        self._initial: deque[WatchEvent] = deque()  # from the watch cache, which need not get anything for that
         self._error: Exception | None = None
         self._woken = asyncio.Event()
         self._deadline = asyncio.get_running_loop().time() + seconds
@@ -188,6 +189,16 @@ class WatchStream:
         except ApiStatusError as error:
             self._error = error
 
+    def begin_with_all(self) -> None:
+        """All objects of the watch cache, a bookmark that says so, and what was written since."""
+        revision, _ = self._store.cache
+        for obj in self._store.selected(self._target, self._selector, cached=True):
+            self._initial.append(WatchEvent("ADDED", obj))
+        self._initial.append(self._bookmark_at(revision, {"annotations": {"k8s.io/initial-events-end": "true"}}))
+        if self._store.is_behind:
+            for change in self._store.since(revision):
+                self.take(change)
+
     def take(self, change: Change) -> None:
         """Called by the store after each write."""
         resource = self._target.resource
@@ -207,10 +218,12 @@ class WatchStream:
     def bookmark(self) -> None:
         """Send the revision of this watch, if it requested bookmarks."""
         if self._bookmarks:
-            resource = self._target.resource
-            metadata = {"resourceVersion": str(self._store.revision), "creationTimestamp": None}
-            obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
-            self._push(WatchEvent("BOOKMARK", obj))
+            self._push(self._bookmark_at(self._store.revision, {}))
+
+    def _bookmark_at(self, revision: int, more: Object) -> WatchEvent:
+        resource, metadata = self._target.resource, {"resourceVersion": str(revision), "creationTimestamp": None}
+        obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata | more}
+        return WatchEvent("BOOKMARK", obj)
 
     def wake(self) -> None:
         """Look again: `paused` has changed."""
@@ -219,6 +232,7 @@ class WatchStream:
     def break_off(self) -> None:
         """The connection is lost; what was not read yet is lost with it."""
         self._queue.clear()
+        self._initial.clear()
         self._error = ApiUnreachableError("watch: the connection was lost")
         self._woken.set()
 
@@ -232,6 +246,8 @@ class WatchStream:
     async def __anext__(self) -> WatchEvent:
         while True:
             self._woken.clear()
+            if self._initial and not self.paused:
+                return self._initial.popleft()
             if self._queue and not (self.paused or self._store.is_behind):
                 return self._queue.popleft()
             if self._error is not None:

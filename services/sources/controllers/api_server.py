@@ -56,6 +56,8 @@ class ApiServer:
     bus: Bus
     clock: Clock
     chance: Callable[[], float] = random.random
+    may_stream_lists: bool = False  # the feature gate WatchListClient
+    streams_lists: bool = field(init=False)  # the API server lists by a watch, as far as is known
     newest: str = field(default="", init=False)  # the newest version that was seen; "" = none
     history: int = field(default=0, init=False)  # how often the store went back
     outages: int = field(default=0, init=False)  # the number of outages
@@ -65,6 +67,9 @@ class ApiServer:
     _back: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _waiting: set[_Waiting] = field(default_factory=set, init=False)
     _refused: dict[str, str] = field(default_factory=dict, init=False)  # what was requested -> the reported trouble
+
+    def __post_init__(self) -> None:
+        self.streams_lists = self.may_stream_lists
 
     def answered(self, what: str) -> None:
         """Note that a request for `what` succeeded."""
@@ -176,6 +181,7 @@ class ApiServer:
         self._back.set()
         self._back = asyncio.Event()
         if was_outage:  # requests that were sent before it may never be answered; a slow server answers them now
+            self.streams_lists = self.may_stream_lists  # it may be a newer one now
             self._end(WaitEnd.OUTAGE_OVER)
 
     def _end(self, what: WaitEnd) -> None:

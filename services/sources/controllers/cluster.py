@@ -30,6 +30,7 @@ from services.sources.controllers.trust_bundles import TRUST_KINDS, TrustBundles
 from services.sources.controllers.volume_claims import CLAIM_KINDS, VolumeClaims
 from services.sources.core.desired_pods import MergeChange
 from shared.config.effective import EffectiveConfig
+from shared.config.gate_releases import enabled
 from shared.kube import paths
 from shared.time.clock import Clock
 
@@ -52,7 +53,8 @@ class Cluster:
         changed: OwnedStream[ChangedObject],
     ) -> None:
         self._config, self._clients = config, clients
-        self._api = ApiServer(clients, bus, clock)
+        streams_lists = enabled(config.feature_gates, "WatchListClient")
+        self._api = ApiServer(clients, bus, clock, may_stream_lists=streams_lists)
         self._node = NodeWatch(self._api, node, config.node_name, prompt=config.offline_pods is not None)
         self._services = ServiceReads(self._api)
         self._runtime_classes = ListedObjects(self._api, "runtime classes", paths.RUNTIME_CLASSES)

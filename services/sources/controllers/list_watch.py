@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,15 +15,26 @@ from services.sources.core.reflector import (
     ListAll,
     Pause,
     Reflector,
+    WatchAll,
     WatchFrom,
 )
-from shared.kube.interface import ApiClient, ApiError, ApiStatusError, WatchEvent
+from shared.kube.interface import (
+    ApiClient,
+    ApiError,
+    ApiMalformedError,
+    ApiStatusError,
+    WatchEvent,
+)
+from shared.model.fields import dictionary
 
 log = logging.getLogger(__name__)
 
 MAX_EXPECTED_REFUSALS = 3  # by the authorizer, right after a pod was bound
 WOKEN_AGAIN_SECONDS = 30.0  # until a pause may end early again; requests that still fail back off meanwhile
 CHANGES = ("ADDED", "MODIFIED", "DELETED")
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"  # the annotation of the bookmark after all objects
+MAX_STALLED_SECONDS = 10.0  # without an event before that bookmark, after which the objects are listed
+MAX_INITIAL_BYTES = 256 * 2**20  # of the events before it, as of a list
 
 
 @dataclass(eq=False)
@@ -41,6 +52,7 @@ class ListWatch:
     reflector: Reflector = field(default_factory=Reflector)
     on_failure: Callable[[], None] = lambda: None  # called when the list could not be read
     selector_needed: bool = True  # False = an older API server that does not know the selector is read without it
+    kept: Callable[[Any], Any] = lambda item: item  # what is needed of an object, where they come one after another
     synced: asyncio.Event = field(default_factory=asyncio.Event, init=False)  # listed at least once
     _forbidden: int = field(default=0, init=False)  # refusals in a row
     _history: int = field(default=0, init=False)  # the history of the API server's store that our version belongs to
@@ -62,12 +74,13 @@ class ListWatch:
             if self.api.is_outage and not self.reflector.probes and not self._was_woken:
                 await self._pause(None, interruptible=True)
                 continue
+            self.reflector.streams = self.api.streams_lists
             try:
                 match self.reflector.next_step(self.api.chance()):
                     case ListAll(oldest):
                         await self._list(oldest)
-                    case WatchFrom(version, timeout):
-                        await self._watch(version, timeout)
+                    case WatchAll() | WatchFrom() as step:
+                        await self._watch(step)
                     case Pause(seconds, interruptible):
                         await self._pause(seconds, interruptible=interruptible)
             except RetryRequestError:
@@ -96,30 +109,21 @@ class ListWatch:
 
     async def _list(self, oldest: str) -> None:
         query = {"resourceVersion": oldest} if oldest else {}
-        if self.selector:
-            query["fieldSelector"] = self.selector
         newest, history, outages = self.api.newest, self.api.history, self.api.outages
         try:
             async with self.api.waiting(WaitEnd.OUTAGE_OVER):
-                answer = await self.client.get(self.path, query, timeout=self.reflector.answer_timeout)
+                answer = await self.client.get(self.path, self._selected(query), timeout=self.reflector.answer_timeout)
         except ApiError as error:
             unknown = isinstance(error, ApiStatusError) and error.code == 400
             if unknown and self.selector and not self.selector_needed:
                 log.info("%s: listed without a selector, the API server does not know it: %s", self.what, error)
                 self.selector = ""
                 return
-            self.reflector.list_failed(error, now=self.api.clock.monotonic(), chance=self.api.chance())
-            if self.reflector.oldest != oldest and not self.reflector.probes:
-                log.debug("%s: the newest state is listed, the cache cannot answer: %s", self.what, error)
-                return
-            self._report(error)
-            self.on_failure()
+            self._list_failed(error)
             return
         found = read_list(answer)
         if found is None:
-            self.reflector.list_failed(None, now=self.api.clock.monotonic(), chance=self.api.chance())
-            self.api.failed(self.what, ApiError("what it sent is no list"))
-            self.on_failure()
+            self._list_failed(None)
             return
         items, version = found
         self.reflector.listed(version)
@@ -127,24 +131,32 @@ class ListWatch:
         if self.reflector.probes:
             self._outages, self._listed_at = outages, self.api.clock.monotonic()
             self._history = self.api.compare_history(version, newest)
-        self.api.saw(version)
-        self.on_list(items)
-        self.synced.set()
-        self._answered()
+        self._take_all(items, version)
 
-    async def _watch(self, version: str, timeout: float) -> None:
-        query = {"resourceVersion": version, "allowWatchBookmarks": "true"}
-        if self.selector:
-            query["fieldSelector"] = self.selector
-        began, events = self.api.clock.monotonic(), 0
+    async def _watch(self, step: WatchFrom | WatchAll) -> None:
+        query = {"allowWatchBookmarks": "true"}
+        if isinstance(step, WatchAll):
+            query |= {
+                "resourceVersion": step.oldest,
+                "resourceVersionMatch": "NotOlderThan",
+                "sendInitialEvents": "true",
+            }
+        else:
+            query |= {"resourceVersion": step.version}
+        began, events, history = self.api.clock.monotonic(), 0, self.api.history
         opened = False
         try:
             async with contextlib.AsyncExitStack() as stack:
                 watch = self.client.watch(
-                    self.path, query, timeout=timeout, answer_timeout=self.reflector.answer_timeout
+                    self.path, self._selected(query), timeout=step.timeout, answer_timeout=self.reflector.answer_timeout
                 )
                 async with self.api.waiting(WaitEnd.OUTAGE_OVER | WaitEnd.WENT_BACK):
                     stream = await stack.enter_async_context(watch)
+                    if isinstance(step, WatchAll):
+                        items, version = await self._read_all(stream)
+                        self.reflector.listed(version)
+                        self._history = history
+                        self._take_all(items, version)
                 opened = True
                 self.reflector.watch_opened()
                 self._answered()
@@ -158,6 +170,11 @@ class ListWatch:
                         if not self.reflector.version:
                             return
         except ApiError as error:
+            if isinstance(step, WatchAll) and not opened:
+                if isinstance(error, ApiStatusError) and error.code == 422:
+                    self.api.streams_lists = False  # it does not know the parameters, or its feature is off
+                self._list_failed(error)
+                return
             now = self.api.clock.monotonic()
             self.reflector.watch_failed(error, now=now, chance=self.api.chance(), opened=opened)
             if opened or (isinstance(error, ApiStatusError) and error.gone):
@@ -167,6 +184,56 @@ class ListWatch:
             return
         now = self.api.clock.monotonic()
         self.reflector.watch_ended(lasted=now - began, events=events, now=now, chance=self.api.chance())
+
+    async def _read_all(self, stream: AsyncIterator[WatchEvent]) -> tuple[list[Any], str]:
+        """Return what is kept of the objects with which a watch begins, and their version. Raises ApiError where they
+        do not come as they should."""
+        found: dict[tuple[str, str], Any] = {}
+        size = 0
+        while True:
+            try:
+                async with asyncio.timeout(MAX_STALLED_SECONDS):
+                    event = await anext(stream)
+            except TimeoutError:
+                self.api.streams_lists = False
+                raise ApiMalformedError(
+                    f"no event in {MAX_STALLED_SECONDS:.0f} s, before all objects had come"
+                ) from None
+            except StopAsyncIteration:
+                raise ApiMalformedError("the watch ended before all objects had come") from None
+            annotations = dictionary(dictionary(event.object.get("metadata")).get("annotations"))
+            if event.type in CHANGES:
+                key = (metadata_text(event.object, "namespace"), metadata_text(event.object, "name"))
+                found.pop(key, None)
+                if event.type != "DELETED":
+                    item = {name: value for name, value in event.object.items() if name not in ("apiVersion", "kind")}
+                    found[key] = self.kept(item)  # as in a list, whose items have no kind of their own
+            elif annotations.get(INITIAL_EVENTS_END) == "true":
+                if not (version := metadata_text(event.object, "resourceVersion")):
+                    raise ApiMalformedError("the bookmark after all objects has no version")
+                return list(found.values()), version
+            size += event.size
+            if size > MAX_INITIAL_BYTES:
+                raise ApiMalformedError(f"all objects are longer than {MAX_INITIAL_BYTES >> 20} MiB")
+
+    def _selected(self, query: dict[str, str]) -> dict[str, str]:
+        return query | {"fieldSelector": self.selector} if self.selector else query
+
+    def _list_failed(self, error: ApiError | None) -> None:
+        if self.reflector.list_failed(error, now=self.api.clock.monotonic(), chance=self.api.chance()):
+            log.debug("%s: listed in another way: %s", self.what, error)
+            return
+        if error is None:
+            self.api.failed(self.what, ApiError("what it sent is no list"))
+        else:
+            self._report(error)
+        self.on_failure()
+
+    def _take_all(self, items: list[Any], version: str) -> None:
+        self.api.saw(version)
+        self.on_list(items)
+        self.synced.set()
+        self._answered()
 
     def _answered(self) -> None:
         self._forbidden = 0

@@ -42,6 +42,7 @@ class ListedObjects:
             on_list=self._on_list,
             on_change=self._on_change,
             selector_needed=False,
+            kept=kept,
         )
         self.synced = self._list_watch.synced
         self._running: asyncio.Task[None] | None = None

@@ -7,6 +7,9 @@ A list is "not older than" a version, so that the API server answers it from its
 - only where the cache does not get there, where the store went back, and for our Node it is a quorum read: without a
   version, from the newest state. That of the Node is of one key of etcd, and shows whether the store went back.
 A list of version "0" ignores `limit`; we never send one, so no list comes in parts, and each is bounded by the client.
+Such a list is the beginning of its watch (`sendInitialEvents`) where the API server can do that (1.34 and later): one
+request less, and neither side has the whole answer in memory. A quorum read stays a list, because the watch would wait
+for a sign of progress of etcd. Where such a watch fails, a list follows, unless the server is busy or was away.
 
 A watch that ends or breaks resumes at the last version seen, bookmarks included, also after an outage. Another list
 follows only
@@ -77,6 +80,13 @@ class WatchFrom(Struct, frozen=True):
     timeout: float
 
 
+class WatchAll(Struct, frozen=True):
+    """Watch from the present objects on, as they were at version `oldest` or later, or FROM_CACHE."""
+
+    oldest: str
+    timeout: float
+
+
 class Pause(Struct, frozen=True):
     """Do nothing for `seconds`. `interruptible`: at most until the API server answers a request after an outage."""
 
@@ -84,7 +94,7 @@ class Pause(Struct, frozen=True):
     interruptible: bool = True
 
 
-Step = ListAll | WatchFrom | Pause
+Step = ListAll | WatchAll | WatchFrom | Pause
 
 
 @dataclass
@@ -99,6 +109,7 @@ class Reflector:
     # state, to detect that the store went back.
     probes: bool = False
     prompt: bool = False  # True for our Node while pods may run from a record
+    streams: bool = False  # the API server lists by a watch
     answer_timeout: float = field(default=ANSWER_TIMEOUT_SECONDS, init=False)  # seconds to wait for the next answer
     version: str = field(default="", init=False)  # of the newest object or bookmark; "" = list first
     _pause: Pause | None = field(default=None, init=False)
@@ -109,21 +120,25 @@ class Reflector:
     _refused: int = field(default=0, init=False)  # watches refused in a row
     _unserved_since: float | None = field(default=None, init=False)  # watches failed with 5xx in a row
     _agreed: float = field(default=0.0, init=False)  # seconds after which the server is to end the present watch
+    _is_streamed: bool = field(default=False, init=False)  # the last step was a WatchAll
+    _must_list: bool = field(default=False, init=False)  # a WatchAll failed, and a ListAll follows
 
     def next_step(self, chance: float) -> Step:
         """Return what to do now. `chance`: a random number in [0, 1)."""
         if self._pause is not None:
             pause, self._pause = self._pause, None
             return pause
-        if not self.version:
-            return ListAll(NEWEST if self.probes else self.oldest)
+        oldest = NEWEST if self.probes else self.oldest
+        self._is_streamed = not self.version and self.streams and oldest != NEWEST and not self._must_list
+        if not self.version and not self._is_streamed:
+            return ListAll(oldest)
         self._agreed = self.shortest_watch * (1 + chance)
-        return WatchFrom(self.version, self._agreed)
+        return WatchAll(oldest, self._agreed) if self._is_streamed else WatchFrom(self.version, self._agreed)
 
     def listed(self, version: str) -> None:
         """Note that the list was read."""
         self.version = self.oldest = version
-        self._proven, self._outages = False, 0
+        self._proven, self._must_list, self._outages = False, False, 0
         self.answer_timeout, self._unserved_since = ANSWER_TIMEOUT_SECONDS, None
 
     def watch_opened(self) -> None:
@@ -132,7 +147,7 @@ class Reflector:
 
     def woken(self) -> None:
         """Note that an outage is over. If the next step fails, its pauses begin short again."""
-        self._failures = 0
+        self._failures, self._must_list = 0, False
 
     def went_back(self) -> None:
         """List the newest state next, because the API server's store has, or may have, another history."""
@@ -156,15 +171,22 @@ class Reflector:
             return
         self._proven, self._refused = True, 0
 
-    def list_failed(self, error: ApiError | None, *, now: float, chance: float) -> None:
-        """Note that the list could not be read; None = the answer was no list. Where the API server does not accept the
-        version, or its cache does not reach it, the newest state is listed at once."""
+    def list_failed(self, error: ApiError | None, *, now: float, chance: float) -> bool:
+        """Note that the list could not be read; None = the answer was no list. Return whether it is read at once in
+        another way: from the newest state, where the API server does not accept the version or its cache does not reach
+        it, and by a list, where a watch was to begin with all objects and did not."""
+        status = error.code if isinstance(error, ApiStatusError) else 0
+        if self._is_streamed and not (status in (410, 429) or status >= 500):
+            self._must_list = True
+            if isinstance(error, ApiMalformedError) or status not in (0, 401, 403):
+                return True
         untaken = isinstance(error, ApiStatusError) and (error.gone or error.too_large_version or error.code == 400)
         if untaken and self.oldest != NEWEST:
             self.oldest = NEWEST
-            return
+            return not self.probes
         self._adapt_timeout(error)
         self._fail(error, now, chance)
+        return False
 
     def watch_failed(self, error: ApiError, *, now: float, chance: float, opened: bool = False) -> None:
         """Note that the watch was refused or could not be opened, or that it was `opened` and broke."""

@@ -17,7 +17,7 @@ from shared.kube.interface import ApiClient
 from shared.model import objects
 from shared.model.objects import Object
 from tests.fakes.api_resources import NEWEST, OlderServer
-from tests.fakes.api_server import FakeApiServer
+from tests.fakes.api_server import ADMIN, FakeApiServer
 from tests.fakes.followed import FollowedStream
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.virtual_time import AtOnce, VirtualLoop, virtual_clock
@@ -152,8 +152,13 @@ class ClusterNode:
         return self.network._buses["sources"]._present_beat().troubles
 
     def asked(self, method: str, resource: str) -> int:
-        """How many requests of the node came for a collection or an object."""
-        return sum(1 for verb, path in self.api.requests if verb == method and path.endswith(resource))
+        """How many requests of the node came for a collection or an object; a watch that begins with all objects is
+        a list as well."""
+        return sum(
+            method == received.method or (method == "GET" and "sendInitialEvents" in received.query)
+            for received in self.api.received
+            if received.user != ADMIN and received.path.endswith(resource)
+        )
 
 
 @contextlib.asynccontextmanager

@@ -23,7 +23,8 @@ def lists(node: ClusterNode) -> list[tuple[str, str]]:
     return [
         (received.path.rpartition("/")[2], received.query.get("resourceVersion", ""))
         for received in node.api.received
-        if received.method == "GET" and received.path in (paths.NODES, paths.PODS, paths.SERVICES, SECRETS)
+        if (received.method == "GET" or "sendInitialEvents" in received.query)
+        and received.path in (paths.NODES, paths.PODS, paths.SERVICES, SECRETS)
     ]
 
 

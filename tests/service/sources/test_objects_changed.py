@@ -103,6 +103,9 @@ async def test_an_object_that_cannot_be_read_is_waited_for_once(tmp_path: Path) 
             async def get(self, path: str, query: Any = None, *, timeout: float) -> Any:
                 raise ApiStatusError(403, "Forbidden", "no relationship found")
 
+            def watch(self, path: str, query: Any, **limits: Any) -> Any:
+                raise ApiStatusError(403, "Forbidden", "no relationship found")
+
             async def close(self) -> None: ...
 
         refused: Any = Refused()

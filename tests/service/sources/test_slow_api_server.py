@@ -192,7 +192,7 @@ async def test_an_api_server_that_answers_some_and_refuses_others_is_not_asked_a
             self.dials += 1
             raise ApiUnreachableError("connection refused")
 
-    async with cluster_node(tmp_path) as node:
+    async with cluster_node(tmp_path, feature_gates={"WatchListClient": False}) as node:
         for name in SECRETS[:10]:
             put_secret(node, name)
         node.api.bind(showing("web", *SECRETS[:10]), NODE)

@@ -16,9 +16,16 @@ from services.sources.core.reflector import (
     Pause,
     Reflector,
     Step,
+    WatchAll,
     WatchFrom,
 )
-from shared.kube.interface import ApiMalformedError, ApiStatusError, ApiUnansweredError, ApiUnreachableError
+from shared.kube.interface import (
+    ApiError,
+    ApiMalformedError,
+    ApiStatusError,
+    ApiUnansweredError,
+    ApiUnreachableError,
+)
 
 GONE = ApiStatusError(410, "Expired", "too old resource version")
 FORBIDDEN = ApiStatusError(403, "Forbidden", "no relationship found")
@@ -237,6 +244,63 @@ def test_the_store_is_compared_by_the_one_list_that_follows_a_break_or_an_early_
         reflector.next_step(0.0)
         reflector.watch_ended(lasted=lasted, events=1, now=300.0, chance=0.0)
     assert (steps(early), steps(as_agreed)) == ([ListAll(NEWEST)], [WatchFrom("7", 300.0)])
+
+
+UNKNOWN = ApiStatusError(422, "Invalid", "sendInitialEvents is forbidden for watch")
+
+
+def test_a_list_from_the_cache_is_the_beginning_of_a_watch_and_a_quorum_read_is_not() -> None:
+    reflector = Reflector(streams=True)
+    assert reflector.next_step(0.5) == WatchAll(FROM_CACHE, 450.0)
+    reflector.listed("7")
+    reflector.watch_ended(lasted=450.0, events=0, now=450.0, chance=0.0)
+    assert steps(reflector) == [WatchFrom("7", 300.0)]
+    reflector.watch_failed(GONE, now=451.0, chance=0.0)
+    assert steps(reflector) == [WatchAll("7", 300.0)]
+    for quorum in (Reflector(streams=True, oldest=NEWEST), Reflector(streams=True, probes=True)):
+        assert steps(quorum) == [ListAll(NEWEST)]
+    reflector.went_back()
+    assert steps(reflector) == [ListAll(NEWEST)]
+
+
+@pytest.mark.parametrize("error", [UNKNOWN, INVALID, ApiMalformedError("stalled")], ids=["unknown", "invalid", "stall"])
+def test_a_watch_that_does_not_begin_with_all_objects_is_followed_by_a_list_at_once(error: ApiError) -> None:
+    reflector = Reflector(streams=True, oldest="9")
+    reflector.next_step(0.0)
+    assert reflector.list_failed(error, now=0.0, chance=0.0)
+    assert steps(reflector) == [ListAll("9")]
+    reflector.list_failed(BROKEN, now=0.0, chance=0.0)
+    assert steps(reflector)[-1] == ListAll("9")
+    reflector.listed("12")
+    reflector.watch_failed(GONE, now=1.0, chance=0.0)
+    assert steps(reflector)[-1] == WatchAll("12", 300.0)
+
+
+@pytest.mark.parametrize("error", [AWAY, LATE, FORBIDDEN], ids=["away", "late", "forbidden"])
+def test_it_is_followed_by_a_list_after_a_pause_where_only_watches_may_fail(error: ApiError) -> None:
+    reflector = Reflector(streams=True)
+    reflector.next_step(0.0)
+    assert not reflector.list_failed(error, now=0.0, chance=0.0)
+    first, last = steps(reflector)
+    assert isinstance(first, Pause) and last == ListAll(FROM_CACHE)
+    reflector.woken()
+    assert steps(reflector) == [WatchAll(FROM_CACHE, 300.0)], "the API server was away, for all requests"
+
+
+@pytest.mark.parametrize("error", [BROKEN, THROTTLED], ids=["broken", "throttled"])
+def test_a_busy_api_server_is_not_made_to_answer_with_a_list(error: ApiError) -> None:
+    reflector = Reflector(streams=True)
+    reflector.next_step(0.0)
+    reflector.list_failed(error, now=0.0, chance=0.0)
+    assert steps(reflector)[-1] == WatchAll(FROM_CACHE, 300.0)
+
+
+@pytest.mark.parametrize("error", [GONE, FUTURE], ids=["expired", "too large"])
+def test_a_version_that_the_cache_does_not_have_is_answered_by_a_list_of_the_newest_state(error: ApiError) -> None:
+    reflector = Reflector(streams=True, oldest="9")
+    reflector.next_step(0.0)
+    assert reflector.list_failed(error, now=0.0, chance=0.0)
+    assert steps(reflector) == [ListAll(NEWEST)]
 
 
 def test_a_store_that_went_back_is_listed() -> None:
