@@ -53,8 +53,9 @@ On restart
     that is broken at that moment gives the pod of its record; a record whose file is gone is dropped, and its pod
     is not in the complete new set. While the API server cannot be reached, static pods are published, but no stream
     is complete, so no process ends a pod. With `offlinePods` and a record, an API server that has not answered for
-    5 s has the Node and the pods of the record published, marked as such, and requests answered from it, until it
-    has listed the pods; no stream is complete before. Killed before a save: the record is older. Killed between
+    5 s, or for the Node alone, has the Node and the pods of the record published, marked as such, and requests
+    answered from it, until it has listed the pods; no stream is complete before. Killed before a save: the record is
+    older. Killed between
     record and publish: the record is ahead, the next look publishes the same pod. Killed after an applied file was
     written and before the answer: the file counts, and the repeated request changes nothing. Watches begin with a
     new list, that of the pods not older than the record: an API server that is behind is waited for, or read past

@@ -135,6 +135,7 @@ class Status:
             chance=chance,
         )
         if reviews.offline is not None:
+            reviews.offline.is_refused = lambda: lease.is_refused
             self._parts["offline tokens"] = reviews.offline.run
         self._are_written += [lambda: node.is_written, lambda: pods.is_written]
         self._parts |= {"lease": lease.run, "node": node.run, "pods": pods.run}

@@ -45,10 +45,12 @@ def load_sealing_key(directory: Path, credential: str, environment: Mapping[str,
         if path.exists():
             secret = _checked(read_regular_file(path, MAX_KEY_BYTES), path)
             (directory / KEY_FILE).unlink(missing_ok=True)
+            _remove_unfinished(directory)
             return secret
     path = directory / KEY_FILE
     if not path.exists():
         _make_key(path)
+    _remove_unfinished(directory)
     found = path.stat()
     if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or found.st_uid != os.geteuid():
         raise OperatorError("others than root may read the key", where=str(path), remedy="chmod 0600, or remove it")
@@ -76,24 +78,31 @@ def _make_key(path: Path) -> None:
             os.close(descriptor)
         try:
             path.hardlink_to(temporary)
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):  # another process has made the key, and may have removed ours
             pass
     finally:
         temporary.unlink(missing_ok=True)
     sync_directory(path.parent)
 
 
+def _remove_unfinished(directory: Path) -> None:
+    """Remove what a kill while the key was made has left, which may be the key. Other processes need it no more."""
+    for left in directory.glob(f".{KEY_FILE}.*.tmp"):
+        left.unlink(missing_ok=True)
+
+
 class SealedRecord:
     """The record `name` below `directory`, with `fallback` for the time the disk is full. `secret`: of
-    `load_sealing_key`."""
+    `load_sealing_key`; `max_bytes`: of a file that is read."""
 
-    def __init__(self, directory: Path, fallback: Path, name: str, secret: bytes) -> None:
+    def __init__(self, directory: Path, fallback: Path, name: str, secret: bytes, max_bytes: int) -> None:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
         self._records, self._name = Checkpoint(directory, fallback), name
+        self._directories, self._max_bytes = (directory, fallback), max_bytes
         self._cipher = AESGCM(HKDF(SHA256(), 32, salt=None, info=f"bulkhead {name}".encode()).derive(secret))
         self._invalid: type[Exception] = InvalidTag
 
@@ -103,8 +112,12 @@ class SealedRecord:
         return self._records.trouble
 
     def load(self, binding: Mapping[str, str]) -> dict[str, Any] | None:
-        """Return the record that was saved with this binding; None = there is none. Raises RefusedRecordError and
-        OSError."""
+        """Return the record that was saved with this binding; None = there is none. One that is too large is removed.
+        Raises RefusedRecordError and OSError."""
+        for path in (path for directory in self._directories for path in directory.glob("*.json")):
+            if (size := path.stat().st_size) > self._max_bytes:
+                path.unlink()
+                raise RefusedRecordError(f"it had {size} bytes, more than {self._max_bytes}")
         found = self._records.load_all().get(self._name)
         if found is None:
             return None

@@ -39,6 +39,9 @@ async def _answer(
     asking = asyncio.create_task(live())
     began = asyncio.create_task(in_use.wait())
     try:
+        await asyncio.sleep(0)  # now `began` waits: what was set and cleared before is seen here
+        if (found := kept()) is not None:
+            return found, False
         await asyncio.wait({asking, began}, return_when=asyncio.FIRST_COMPLETED)
         if not asking.done() and (found := kept()) is not None:
             return found, False

@@ -4,13 +4,15 @@ The cluster is the API server's address and certificate authority, as the creden
 without an API server. Knows nothing of what the record means. Reading and saving block.
 """
 
-import asyncio
+import contextlib
 import hashlib
 import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from asyncinotify import Inotify, Mask
 
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
@@ -19,7 +21,7 @@ from shared.kube.credentials import credentials_path, load_credentials
 
 PLACE = Path("bulkhead") / "offline"  # below the root directory, and for the time of a full disk the run directory
 CREDENTIAL = "bulkhead.offline-pods"  # of the systemd unit
-CREDENTIALS_PAUSE_SECONDS = 1.0  # between two looks for the credentials
+_MORE_BYTES = 1 << 20  # of a file than twice `maxBytes`: a record grows by a third when it is sealed
 SAVED = "saved"  # field of each record: seconds since the epoch when the API server had what the record says
 
 
@@ -39,8 +41,17 @@ class OfflineRecord:
 
     async def wait_for_credentials(self) -> None:
         """Return once the node has credentials, which name its cluster: a plugin may provide them late."""
-        while not credentials_path(self._config.run_dir).exists():
-            await asyncio.sleep(CREDENTIALS_PAUSE_SECONDS)
+        path = credentials_path(self._config.run_dir)
+        if path.exists():
+            return
+        with Inotify() as inotify:
+            inotify.add_watch(path.parent.parent, Mask.CREATE | Mask.MOVED_TO)
+            while True:
+                with contextlib.suppress(FileNotFoundError):  # bootstrap makes the directory, and may remove it
+                    inotify.add_watch(path.parent, Mask.MOVED_TO)
+                if path.exists():
+                    return
+                await inotify.get()
 
     def load(self, wall: float) -> dict[str, Any] | None:
         """Return what was saved last; None = there is no record. A wall clock that is behind the record makes it no
@@ -66,7 +77,8 @@ class OfflineRecord:
         if self._record is None:
             root, run = (Path(directory) / PLACE for directory in (self._config.root_dir, self._config.run_dir))
             secret = load_sealing_key(root, CREDENTIAL)
-            self._record = SealedRecord(root / self._name, run / self._name, self._name, secret)
+            limit = 2 * settings.max_bytes + _MORE_BYTES if (settings := self._config.offline_pods) else 0
+            self._record = SealedRecord(root / self._name, run / self._name, self._name, secret, limit)
         return self._record
 
     def _binding(self) -> dict[str, str]:

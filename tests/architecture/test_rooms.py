@@ -54,6 +54,7 @@ WHO_MAY_IMPORT = {
         "services/sources/adapters/",
         "services/server/adapters/",
         "services/volume/adapters/plugin_sockets.py",
+        "shared/offline/record.py",
     ),
     "supervisor": ("services/bootstrap/adapters/", "services/kubelet/"),
     "uvloop": ("services/frame/event_loop.py",),

@@ -66,7 +66,8 @@ def record_of(cluster: MachineCluster, name: str, directory: Path) -> dict[str, 
     place = directory / name
     place.mkdir(exist_ok=True)
     (place / f"{name}.json").write_text(content)
-    return SealedRecord(place, directory / "none", name, secret).load(json.loads(content)["data"]["binding"]) or {}
+    record = SealedRecord(place, directory / "none", name, secret, 64 << 20)
+    return record.load(json.loads(content)["data"]["binding"]) or {}
 
 
 async def listed(cluster: MachineCluster) -> dict[str, Object]:
@@ -150,7 +151,7 @@ async def test_a_boot_without_api_server_and_its_return(node: MachineCluster, tm
     before = await listed(cluster)
     for name, value in zip(names, SECRETS.values(), strict=True):
         assert cluster.machine.must("bulkhead", "logs", name).split() == [value, "one", "token"], name
-    assert "the API server does not answer" in cluster.machine.call("bulkhead", "status").stdout
+    assert "the API server did not answer after the start" in cluster.machine.call("bulkhead", "status").stdout
     assert "in the record of" in cluster.machine.must("bulkhead", "explain", names[0])
 
     await cluster.plane.start_api_server()

@@ -52,7 +52,7 @@ class ClusterPods:
         self._desired, self._mirrors, self._troubles = desired, mirrors, troubles
         self._before, self._on_complete = before, on_complete
         self._pods = ApiPods(config.node_name)
-        self._changed = asyncio.Event()
+        self._changed, self._listed = asyncio.Event(), asyncio.Event()
         self._list_watch = ListWatch(
             api=api,
             client=api.clients.node,
@@ -75,27 +75,17 @@ class ClusterPods:
     async def run(self, node_read: asyncio.Event) -> None:
         """Run until cancelled; requests no pod before the node was read (pods.md 1.5)."""
         await self._remember()
-        if (
-            self._offline is not None
-            and (known := await self._offline.take_over(node_read, self._last_seen)) is not None
-        ):
-            self._restore(known, self._offline.since)
-        await node_read.wait()
-        # A record that stays as it is has no version of what is published later. If the newest version is older than
-        # the record's, the store went back while this process did not run. In both cases the newest state is listed.
-        if self._saves and not is_older(self._api.newest, self._recorded_version):
-            self._list_watch.reflector.oldest = self._recorded_version
-        listing = asyncio.create_task(self._list_watch.run(), name="pods")
-        merging = asyncio.create_task(self._merge_changes(), name="pods-merge")
-        try:
-            await asyncio.wait({listing, merging}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (listing, merging):
-                if task.done():
-                    task.result()
-        finally:
-            for task in (listing, merging):
-                task.cancel()
-            await asyncio.gather(listing, merging, return_exceptions=True)
+        async with asyncio.TaskGroup() as parts:
+            if self._offline is not None:
+                parts.create_task(self._take_over(self._offline, node_read), name="pods-of-the-record")
+            await node_read.wait()
+            # A record that stays as it is has no version of what is published later. If the newest version is older
+            # than the record's, the store went back while this process did not run. In both cases the newest state is
+            # listed.
+            if self._saves and not is_older(self._api.newest, self._recorded_version):
+                self._list_watch.reflector.oldest = self._recorded_version
+            parts.create_task(self._list_watch.run(), name="pods")
+            parts.create_task(self._merge_changes(), name="pods-merge")
 
     @property
     def listed(self) -> list[Object] | None:
@@ -108,9 +98,14 @@ class ClusterPods:
         before a change is published, so it is never older than what the other services have."""
         return self._recorded if self._has_record else None
 
-    def _restore(self, known: OfflineRecordData, recorded: str) -> None:
+    async def _take_over(self, offline: OfflineRecordOfPods, node_read: asyncio.Event) -> None:
+        """Publish the pods of the record, where the API server does not list them."""
+        if (known := await offline.take_over(node_read, self._listed, self._last_seen)) is not None:
+            self._restore(known, offline.since, with_node=not node_read.is_set())
+
+    def _restore(self, known: OfflineRecordData, recorded: str, *, with_node: bool) -> None:
         """Publish the pods of the record, which the API server has not confirmed: none that is missing has ended."""
-        if known.node is not None:
+        if with_node and known.node is not None:
             self._restore_node(known.node)
         self._pods.restore(known.pods)
         changes = self._desired.merge("api", self._pods.to_run, recorded=recorded)
@@ -119,6 +114,7 @@ class ClusterPods:
 
     def _on_list(self, items: list[Any]) -> None:
         self._pods.replace(items)
+        self._listed.set()
         self._changed.set()
 
     def _on_change(self, kind: str, item: Any) -> None:

@@ -1,8 +1,8 @@
 """Keeps the pods of the API server, and what they need, in an encrypted record, and has it at hand where the API server
 does not answer after a start (`offlinePods`).
 
-The record follows what was published, within `SAVE_AFTER_SECONDS`: it is a copy of what the API server has, so a kill
-before a save makes it older, and no decision depends on it once the API server has listed the pods.
+The record follows what was published, at once and then every `MIN_SAVE_SECONDS`: it is a copy of what the API server
+has, so a kill before a save makes it older, and no decision depends on it once the API server has listed the pods.
 """
 
 import asyncio
@@ -22,6 +22,8 @@ from services.sources.controllers.node_watch import WHAT as NODE
 from services.sources.controllers.troubles import Troubles
 from services.sources.core.api_objects import without_managed_fields
 from services.sources.core.offline_record import (
+    OF_PODS,
+    UNWATCHED,
     KeptAnswer,
     Key,
     OfflineRecordData,
@@ -44,9 +46,10 @@ log = logging.getLogger(__name__)
 
 NAME = "pods"
 PODS = "pods"  # the name of requests for pods in log lines
-SAVE_AFTER_SECONDS = 5.0  # after a change, for all that change meanwhile
+MIN_SAVE_SECONDS = 5.0  # from the start and from each save to the next one, for all that changes meanwhile
 MAX_RENEWAL_SECONDS = 3600.0  # after which a record without changes is saved again, because the API server confirms it
-READ_TIMEOUT_SECONDS = 5.0  # for a changed object, which is in memory
+READ_TIMEOUT_SECONDS = 5.0  # for an object
+MAX_READS = 20  # at the same time
 # The names of troubles.
 IN_USE = "offline pods"
 UNUSABLE = "record of offline pods"
@@ -84,29 +87,33 @@ class OfflineRecordOfPods:
         self._is_listed = False
         self._decided = asyncio.Event()  # set when pods run from the record, or the API server has listed them
 
-    async def take_over(self, node_read: asyncio.Event, last: Collection[str] | None) -> OfflineRecordData | None:
-        """Read the record. Return it once the API server has not answered for `WITHOUT_ANSWER_SECONDS`; None = our Node
-        was read, or there is no record. An API server that refuses the node has answered. `last`: the UIDs of the pods
-        that were published last, None = unknown; any other pod of the record has ended."""
+    async def take_over(
+        self, node_read: asyncio.Event, listed: asyncio.Event, last: Collection[str] | None
+    ) -> OfflineRecordData | None:
+        """Read the record. Return it once the API server has not answered for `WITHOUT_ANSWER_SECONDS`, for our Node or
+        after that for the pods; None = it has listed the pods, or there is no record. An API server that refuses the
+        node has answered. `last`: the UIDs of the pods that were published last, None = unknown; any other pod of the
+        record has ended."""
         await self._record.wait_for_credentials()
         if (loaded := await self._load()) is None:
             return None
         if last is not None:
             loaded = replace(loaded, pods=[pod for pod in loaded.pods if objects.uid(pod) in last])
         self._answers = {answer.key: answer for answer in loaded.answers}
-        while not node_read.is_set():
+        while not listed.is_set():
+            was_read = node_read.is_set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(WITHOUT_ANSWER_SECONDS):
-                    await node_read.wait()
-            if not node_read.is_set() and not self._api.refuses(NODE):
+                    await listed.wait()
+            has_answered = listed.is_set() or node_read.is_set() != was_read
+            if not (has_answered or self._api.refuses(NODE) or self._api.refuses(PODS)):
                 self._loaded, self.since = loaded, rfc3339(loaded.saved)
                 self._known_services = loaded.services
                 self._in_use.set()
                 self._decided.set()
-                line = (
-                    f"the API server does not answer: {len(loaded.pods)} pods are known from the record of {self.since}"
-                )
-                self._troubles.set(IN_USE, f"{line}; they run as they were then (restore the connection)")
+                line = f"the API server did not answer after the start: {len(loaded.pods)} pods are known from the"
+                line += f" record of {self.since}, and run as they were then until it lists them"
+                self._troubles.set(IN_USE, f"{line} (restore the connection)")
                 return loaded
         return None
 
@@ -125,7 +132,7 @@ class OfflineRecordOfPods:
             self._troubles.set(IN_USE, None)
             changed = True
         if not self._is_listed:  # objects of an earlier record may have changed since
-            self._changed |= {Reference(*key) for key in self._answers if key[0] in ("Secret", "ConfigMap")}
+            self._changed |= {Reference(*key) for key in self._answers if key[0] in OF_PODS}
         self._is_listed = True
         self._decided.set()
         if changed:
@@ -137,8 +144,7 @@ class OfflineRecordOfPods:
         key = (request.kind, request.namespace, request.name)
 
         def kept() -> FoundObject | None:
-            usable = self.since and not self._api.refuses(NODE)
-            return self._answers[key].found if usable and key in self._answers else None
+            return self._answers[key].found if self._is_usable and key in self._answers else None
 
         def is_open(found: FoundObject) -> bool:
             failed = found.object is None and not found.not_found
@@ -155,6 +161,14 @@ class OfflineRecordOfPods:
         if (known := self._known_services.get(request.namespace)) is None:
             return None
         return FoundServices(synced=True, services=tuple(known))
+
+    @property
+    def _is_usable(self) -> bool:
+        """Return whether pods run from the record, which is young enough, and the API server does not refuse the node:
+        then containers that start get what it has."""
+        if self._loaded is None or self._api.refuses(NODE):
+            return False
+        return self._api.clock.wall() - self._loaded.saved <= self._settings.max_age
 
     def _remember(self, request: GetObject, found: FoundObject) -> None:
         """Keep an answer of the API server for the record."""
@@ -173,19 +187,24 @@ class OfflineRecordOfPods:
 
     async def run(self) -> None:
         """Save the record after changes, and now and then while the API server confirms it, until cancelled."""
-        renewal = min(MAX_RENEWAL_SECONDS, self._settings.max_age / 4)
+        renewal, clock = min(MAX_RENEWAL_SECONDS, self._settings.max_age / 4), self._api.clock
+        read_at = saved_at = clock.monotonic()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(renewal):
                     await self._is_due.wait()
-                    await asyncio.sleep(SAVE_AFTER_SECONDS)
-            if self._is_confirmed and (pods := self._pods()) is not None:
+                    await asyncio.sleep(max(0.0, saved_at + MIN_SAVE_SECONDS - clock.monotonic()))
+            if self._is_confirmed and self._pods() is not None:
                 self._is_due.clear()
+                if clock.monotonic() - read_at >= renewal:
+                    read_at = clock.monotonic()
+                    self._changed |= {Reference(*key) for key in self._answers if key[0] in UNWATCHED}
                 try:
-                    await self._save(pods)
+                    await self._save()
                 except Exception as error:  # a bug here ends no other part of sources
                     log.exception("the record of pods could not be saved")
                     self._troubles.set(UNSAVED, f"the record of pods could not be saved: {error!r}", logged=True)
+                saved_at = clock.monotonic()
 
     @property
     def _is_confirmed(self) -> bool:
@@ -204,8 +223,10 @@ class OfflineRecordOfPods:
             self._troubles.set(UNUSABLE, "the record of pods is not used: another version of the agent has written it")
         return found
 
-    async def _save(self, pods: list[Object]) -> None:
-        await self._read_missing(pods)
+    async def _save(self) -> None:
+        await self._read_missing(self._pods() or [])
+        if (pods := self._pods()) is None:
+            return
         spaces = sorted({objects.namespace(pod) for pod in pods})
         found = {space: self._services(GetServices(namespace=space)) for space in spaces}
         services = {space: list(one.services) for space, one in found.items() if one.synced}
@@ -231,11 +252,17 @@ class OfflineRecordOfPods:
         changed = {(one.kind, one.namespace, one.name) for one in self._changed}
         self._changed = set()
         missing = {key for pod in pods for key in needed_by(pod, self._answers) if key not in self._answers}
-        for kind, space, name in sorted(changed | missing):
+        turns = asyncio.Semaphore(MAX_READS)
+
+        async def read(kind: str, space: str, name: str) -> None:
             request = GetObject(kind=kind, namespace=space, name=name)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(READ_TIMEOUT_SECONDS):
+                async with turns, asyncio.timeout(READ_TIMEOUT_SECONDS):
                     self._remember(request, await self._read(request))
+
+        async with asyncio.TaskGroup() as tasks:
+            for key in sorted(changed | missing):
+                tasks.create_task(read(*key))
 
 
 async def remove_records(config: EffectiveConfig, troubles: Troubles) -> None:

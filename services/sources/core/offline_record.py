@@ -23,11 +23,12 @@ VERSION = 1
 MAX_OBJECT_BYTES = 2 << 20  # of one pod or object; etcd has at most 1.5 MiB
 # Objects without a Secret that are kept although no pod is known to need them, such as CSIDrivers, the last ones asked.
 MAX_SHARED_OBJECTS = 500
-_OF_PODS = ("Secret", "ConfigMap", "PersistentVolumeClaim", "PersistentVolume", "VolumeSecret")
+UNWATCHED = ("PersistentVolumeClaim", "PersistentVolume", "VolumeSecret")  # no change of these need be reported
+OF_PODS = ("Secret", "ConfigMap", *UNWATCHED)
 # VolumeAttachments are not among them: while this node was away, the volume may have been attached to another one.
 KINDS = frozenset(
     (
-        *_OF_PODS,
+        *OF_PODS,
         *("CSIDriver", "RuntimeClass", "ServiceAccount", "ResourceClaim"),
         *("ClusterTrustBundle", "ClusterTrustBundleList", "NodeConfigMap"),
     )
@@ -108,7 +109,7 @@ def fill_record(
     `answers`: those requested last come last."""
     size = _size(node)
     chosen, taken, left_out = list[Object](), dict[Key, KeptAnswer](), list[str]()
-    shared = [answer for answer in answers.values() if answer.kind not in _OF_PODS][-MAX_SHARED_OBJECTS:]
+    shared = [answer for answer in answers.values() if answer.kind not in OF_PODS][-MAX_SHARED_OBJECTS:]
     unneeded = answers.keys() - {answer.key for answer in shared}
     for pod in sorted(pods, key=_rank):
         needed = [key for key in needed_by(pod, answers) if key in answers]

@@ -39,6 +39,7 @@ class Lease:
         self._owner_uid = ""  # the Node's uid, as soon as it is known
         self._owner_known = asyncio.Event()
         self._trouble = ""
+        self.is_refused = False  # by the last answer of the API server: the node may not renew its Lease
         self._renewing: asyncio.Timeout | None = None  # of the renewal under way
         self._reconnects = False  # the connections may be dead since the machine was suspended
         self._bus.follow(NODE_OBJECT, self._on_node)
@@ -152,7 +153,7 @@ class Lease:
             return ""
 
     def _renewed(self, lease: Object) -> None:
-        self._cached = lease
+        self._cached, self.is_refused = lease, False
         self._bus.progress(TROUBLE)  # the beat contains the moment, and `bulkhead status` shows the age of the lease
         if self._trouble:
             log.info("the lease is renewed again")
@@ -161,6 +162,8 @@ class Lease:
 
     def _failed(self, error: ApiError) -> None:
         line = f"the lease cannot be renewed: {error}"
+        if isinstance(error, ApiStatusError):
+            self.is_refused = error.code in (401, 403)
         if line != self._trouble:
             log.warning("%s", line)
             self._trouble = line

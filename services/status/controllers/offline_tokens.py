@@ -25,6 +25,7 @@ from shared.offline.answers import live_or_kept
 from shared.offline.record import RECORD_ERRORS, OfflineRecord
 from shared.process.crash import crash_point
 from shared.text.json_text import json_bytes
+from shared.time.timestamps import parse_rfc3339
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class _Record(Struct, frozen=True):
 
 
 class OfflineTokens:
-    """The tokens. `issue` requests one from the API server."""
+    """The tokens. `issue` requests one from the API server; `is_refused` returns whether it refuses the node."""
 
     def __init__(
         self,
@@ -66,7 +67,8 @@ class OfflineTokens:
         settings: OfflinePods,
         issue: Callable[[RequestToken], Coroutine[Any, Any, IssuedToken]],
     ) -> None:
-        self._bus, self._clock, self._limit, self._issue = context.bus, context.clock, settings.max_bytes, issue
+        self._bus, self._clock, self._settings, self._issue = context.bus, context.clock, settings, issue
+        self.is_refused: Callable[[], bool] = lambda: False
         self._record = OfflineRecord(context.config, NAME)
         self._reported: str | None = None  # the trouble that was logged last
         self._tokens: dict[bytes, KeptToken] = {}  # by request; those issued last come last
@@ -103,7 +105,9 @@ class OfflineTokens:
     def _kept(self, request: RequestToken) -> IssuedToken | None:
         kept = self._tokens.get(_key(request))
         pod = None if kept is None else self._desired.state.get(kept.pod_uid)
-        if kept is None or pod is None or not pod.recorded:
+        if kept is None or pod is None or not pod.recorded or self.is_refused():
+            return None
+        if self._clock.wall() - (parse_rfc3339(pod.recorded) or 0.0) > self._settings.max_age:
             return None
         return IssuedToken(token=kept.token, expiration=kept.expiration, lifetime=LIFETIME_SECONDS)
 
@@ -136,7 +140,7 @@ class OfflineTokens:
         size, kept = 0, list[KeptToken]()
         for token in reversed(self._tokens.values()):
             size += len(json_bytes(token))
-            if size > self._limit:
+            if size > self._settings.max_bytes:
                 break
             kept.insert(0, token)
         line: str | None = None

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 
 from services.sources.controllers import cluster_pods, offline_pods
+from services.sources.controllers.offline_pods import MIN_SAVE_SECONDS, READ_TIMEOUT_SECONDS
 from shared.config.effective import OfflinePods
+from shared.files.atomic import write_atomically
 from shared.kube import paths
 from shared.kube.credentials import Credentials, credentials_path, encode_credentials
+from shared.kube.interface import ApiStatusError
 from shared.model import objects
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.offline.answers import WITHOUT_ANSWER_SECONDS
+from tests.fakes.api_server import Received
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, pod
 
@@ -30,7 +34,7 @@ def write_credentials(run_dir: str, server: str = "https://10.0.0.1:6443") -> No
     """As bootstrap does."""
     path = credentials_path(run_dir)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(encode_credentials(Credentials(version=1, server=server)))
+    write_atomically(path, encode_credentials(Credentials(version=1, server=server)))
 
 
 @contextlib.asynccontextmanager
@@ -248,20 +252,96 @@ async def test_a_pod_that_has_ended_is_not_brought_back_by_an_older_record(tmp_p
         assert node.wanted() == ["db", "web"]
 
 
+@pytest.mark.parametrize("missing", ["file", "directory"])
 @on_virtual_time
-async def test_credentials_that_come_late_are_waited_for(tmp_path: Path) -> None:
+async def test_credentials_that_come_late_are_waited_for(tmp_path: Path, missing: str) -> None:
     """An exec plugin may provide them some time after the boot."""
     async with offline_node(tmp_path) as node:
         await record_everything(node)
         await node.kill()
         node.api.down()
         credentials_path(node.config.run_dir).unlink()
+        if missing == "directory":
+            credentials_path(node.config.run_dir).parent.rmdir()
         await node.start()
         await node.pass_time(20.0)
         assert recorded(node) == []
         write_credentials(node.config.run_dir)
         await node.pass_time(USED_WITHIN + 1.0)
         assert recorded(node) == ["db", "job", "web"]
+
+
+@on_virtual_time
+async def test_an_edit_is_recorded_at_once_so_that_a_power_cut_brings_back_no_older_spec(tmp_path: Path) -> None:
+    async with offline_node(tmp_path) as node:
+        await record_everything(node)
+        web = node.api.get(paths.pod("default", "web"))
+        assert web is not None
+        image = [{**web["spec"]["containers"][0], "image": "busybox:2"}]
+        node.api.put(paths.pod("default", "web"), {**web, "spec": {**web["spec"], "containers": image}})
+        await node.settle()
+        await boot_without_api_server(node)
+        [again] = [one.pod for one in node.desired.state.values() if objects.name(one.pod) == "web"]
+        assert again["spec"]["containers"][0]["image"] == "busybox:2"
+
+
+@on_virtual_time
+async def test_objects_of_the_record_are_not_given_once_it_is_older_than_max_age(tmp_path: Path) -> None:
+    async with offline_node(tmp_path, max_age=400.0) as node:
+        await record_everything(node)
+        await boot_without_api_server(node)
+        assert (await node.ask("Secret", "secret-0")).object is not None
+        await node.pass_time(400.0)
+        assert (await node.ask("Secret", "secret-0", within=60.0)).object is None
+        assert recorded(node) == ["db", "job", "web"], "what runs goes on"
+
+
+@pytest.mark.parametrize("fault", ["hangs", "not ready"])
+@on_virtual_time
+async def test_an_api_server_that_answers_for_the_node_and_not_for_its_pods_has_not_answered(
+    tmp_path: Path, fault: str
+) -> None:
+    async with offline_node(tmp_path) as node:
+        await record_everything(node)
+        await node.kill()
+
+        def answer(received: Received) -> float:
+            if received.path == paths.PODS and fault == "not ready":
+                raise ApiStatusError(503, "ServiceUnavailable", "not ready")
+            return 3600.0 if received.path == paths.PODS else 0.0
+
+        node.api.slow(answer)
+        await node.start()
+        await node.pass_time(USED_WITHIN)
+        assert recorded(node) == ["db", "job", "web"] and node.nodes.complete
+        node.api.slow(0.0)
+        await node.until(lambda: node.desired.complete, within=60.0)
+        assert recorded(node) == [] and node.wanted() == ["db", "job", "web"]
+
+
+@on_virtual_time
+async def test_a_slow_api_server_has_answered_while_each_answer_comes_in_time(tmp_path: Path) -> None:
+    """4 s for the Node, and 4 s more for its pods."""
+    async with offline_node(tmp_path) as node:
+        await record_everything(node)
+        await node.kill()
+        node.api.slow(4.0)
+        history = len(node.desired.history)
+        await node.start()
+        await node.until(lambda: node.desired.complete, within=30.0)
+        assert recorded(node) == [] and len(node.desired.history) >= history and node.events.state == {}
+
+
+@on_virtual_time
+async def test_objects_that_cannot_be_read_delay_the_record_by_one_wait_together(tmp_path: Path) -> None:
+    async with offline_node(tmp_path) as node:
+        for number in range(15):
+            node.api.bind(pod_with(f"web-{number}", f"unreadable-{number}"), NODE)
+        node.api.slow(lambda received: 3600.0 if "/secrets" in received.path else 0.0)
+        await node.start()
+        await node.pass_time(MIN_SAVE_SECONDS + READ_TIMEOUT_SECONDS + 1.0)
+        await boot_without_api_server(node)
+        assert len(recorded(node)) == 15
 
 
 @pytest.mark.parametrize("code", [401, 403, 503])
@@ -302,6 +382,39 @@ async def test_a_secret_that_was_rotated_while_the_agent_was_away_is_recorded_an
         await node.pass_time(SAVED_WITHIN)
         await boot_without_api_server(node)
         found = (await node.ask("Secret", "secret-0")).object
+        assert found is not None and found["data"]["password"] == "bmV3"
+
+
+@pytest.mark.parametrize("when", ["while the agent was away", "while it ran"])
+@on_virtual_time
+async def test_a_rotated_secret_of_a_volumes_driver_is_recorded_anew(tmp_path: Path, when: str) -> None:
+    """No watch shows its change: it is read again at a start, and whenever the record is renewed."""
+    volume = {
+        "metadata": {"name": "pv1"},
+        "spec": {
+            "claimRef": {"uid": "c1"},
+            "csi": {"driver": "d", "nodePublishSecretRef": {"namespace": "default", "name": "of-driver"}},
+        },
+    }
+    path = f"{paths.referenced('Secret', 'default')}/of-driver"
+    async with offline_node(tmp_path, max_age=2000.0) as node:
+        put_objects(node)
+        node.api.put(paths.persistent_volume("pv1"), volume)
+        node.api.put(path, {"metadata": {"name": "of-driver"}, "data": {"password": "b2xk"}})
+        node.api.bind(pod_with("db", "secret-0", claim=True), NODE)
+        reader = node.api.client()  # the rules of nodes of this double have no Secrets of PersistentVolumes
+        await node.start(reader)
+        await node.pass_time(2 * SAVED_WITHIN)
+        if when == "while it ran":
+            node.api.put(path, {"metadata": {"name": "of-driver"}, "data": {"password": "bmV3"}})
+            await node.pass_time(2 * 2000.0 / 4 + SAVED_WITHIN)
+        else:
+            await node.kill()
+            node.api.put(path, {"metadata": {"name": "of-driver"}, "data": {"password": "bmV3"}})
+            await node.start(reader)
+            await node.pass_time(SAVED_WITHIN)
+        await boot_without_api_server(node)
+        found = (await node.ask("VolumeSecret", "of-driver")).object
         assert found is not None and found["data"]["password"] == "bmV3"
 
 

@@ -13,16 +13,26 @@ from bus.messages.streams import PODS_DESIRED
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
 from services.status.controllers import offline_tokens
-from services.status.controllers.offline_tokens import LIFETIME_SECONDS
+from services.status.controllers.lease import Lease
+from services.status.controllers.offline_tokens import LIFETIME_SECONDS, OfflineTokens
 from services.status.controllers.reviews import Reviews
 from services.volume.core.files.token_cache import TokenCache, TokenKey
 from shared.config.effective import EffectiveConfig, OfflinePods
 from shared.kube.credentials import Credentials, credentials_path, encode_credentials
+from shared.time.timestamps import rfc3339
 from tests.fakes.api_server import FakeApiServer
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.virtual_time import AtOnce, ended, on_virtual_time, pass_time, virtual_clock
 
 SAVED_WITHIN = 6.0
+LEASE_SECONDS = 20.0  # two renewals
+
+
+async def run_both(tokens: OfflineTokens, lease: Lease) -> None:
+    """Two tasks of status."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(tokens.run())
+        tasks.create_task(lease.run())
 
 
 class Node:
@@ -62,10 +72,12 @@ class Node:
         """status starts."""
         bus = self.network.bus("status")
         clients = Clients(*(self.server.client("system:node:n1") for _ in range(6)))
-        reviews = Reviews(Context("status", self.config, bus, self.network.clock, asyncio.Event()), clients)
+        context = Context("status", self.config, bus, self.network.clock, asyncio.Event())
+        reviews, lease = Reviews(context, clients), Lease(context, clients)
         await bus.start()
         if reviews.offline is not None:
-            self.running = asyncio.create_task(reviews.offline.run())
+            reviews.offline.is_refused = lambda: lease.is_refused
+            self.running = asyncio.ensure_future(run_both(reviews.offline, lease))
         await pass_time(self.network, 0.1)
 
     async def reboot(self) -> None:
@@ -161,6 +173,30 @@ async def test_an_expired_token_is_given_too_so_that_its_pod_starts(tmp_path: Pa
     node.show(node.pod, MOMENT)
     after = await node.ask(request)
     assert after.token == before.token and not after.error and after.lifetime == LIFETIME_SECONDS
+    await node.stop()
+
+
+@pytest.mark.parametrize("why", ["age", "refusal"])
+@on_virtual_time
+async def test_no_token_of_the_record_is_given_once_it_is_too_old_or_the_node_is_refused(
+    tmp_path: Path, why: str
+) -> None:
+    node = Node(tmp_path, OfflinePods(max_age=4000.0))
+    await node.begin()
+    request = node.bind()
+    before = await node.ask(request)
+    await pass_time(node.network, SAVED_WITHIN)
+    await node.reboot()
+    node.show(node.pod, rfc3339(node.network.clock.wall()))
+    assert (await node.ask(request)).token == before.token
+    if why == "age":
+        await pass_time(node.network, 4000.0)
+        assert "connection refused" in (await node.ask(request)).error
+    else:
+        node.server.up()
+        node.server.refuse(0, 401)
+        await pass_time(node.network, LEASE_SECONDS)
+        assert "refused with 401" in (await node.ask(request)).error
     await node.stop()
 
 

@@ -14,13 +14,14 @@ from shared.errors import OperatorError
 from shared.files.sealed_record import KEY_FILE, RefusedRecordError, SealedRecord, load_sealing_key
 
 KEY = bytes(range(32))
+MAX_BYTES = 1 << 20
 HERE = {"node": "edge-1", "cluster": "https://10.0.0.1:6443"}
 CREDENTIAL = "bulkhead.offline-pods"
 
 
 def record(place: Path, key: bytes = KEY, name: str = "pods") -> SealedRecord:
     """The record as a process finds it at its start."""
-    return SealedRecord(place / "disk", place / "run", name, key)
+    return SealedRecord(place / "disk", place / "run", name, key, MAX_BYTES)
 
 
 def stored(place: Path) -> Path:
@@ -125,6 +126,16 @@ def test_a_damaged_record_is_refused_in_one_line(tmp_path: Path, fields: dict[st
     assert "\n" not in str(refused.value)
 
 
+def test_a_file_that_is_too_large_is_not_read_and_the_next_save_replaces_it(tmp_path: Path) -> None:
+    record(tmp_path).save({"a": 1}, HERE)
+    with stored(tmp_path).open("r+b") as file:
+        file.truncate(1 << 40)  # a sparse one, which no machine could read
+    with pytest.raises(RefusedRecordError, match=r"it had 1099511627776 bytes, more than 1048576$"):
+        record(tmp_path).load(HERE)
+    record(tmp_path).save({"a": 2}, HERE)
+    assert record(tmp_path).load(HERE) == {"a": 2}
+
+
 def test_each_changed_byte_of_the_sealed_part_is_noticed(tmp_path: Path) -> None:
     record(tmp_path).save({"a": 1}, HERE)
     sealed = base64.b64decode(json.loads(stored(tmp_path).read_text())["data"]["sealed"])
@@ -153,6 +164,19 @@ def test_without_a_credential_a_file_of_root_is_made_once(tmp_path: Path) -> Non
     assert stat.S_IMODE((tmp_path / "keys" / KEY_FILE).stat().st_mode) == 0o600
     assert [path.name for path in (tmp_path / "keys").iterdir()] == [KEY_FILE]
     assert load_sealing_key(tmp_path / "others", CREDENTIAL, {}) != first
+
+
+@pytest.mark.parametrize("with_credential", [False, True])
+def test_a_kill_while_the_key_was_made_leaves_no_second_name_of_it(tmp_path: Path, with_credential: bool) -> None:
+    key = load_sealing_key(tmp_path / "keys", CREDENTIAL, {})
+    left = tmp_path / "keys" / ".key.77.tmp"
+    left.hardlink_to(tmp_path / "keys" / KEY_FILE)
+    given = tmp_path / "credentials"
+    given.mkdir()
+    if with_credential:
+        (given / CREDENTIAL).write_bytes(KEY)
+    found = load_sealing_key(tmp_path / "keys", CREDENTIAL, {"CREDENTIALS_DIRECTORY": str(given)})
+    assert found == (KEY if with_credential else key) and not left.exists()
 
 
 def test_two_processes_that_make_the_key_at_once_have_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
