@@ -78,20 +78,20 @@ On restart
 Limits per pod
     Operations have threads by kind: work below the root directory, checks of hostPaths, devices, changes of a volume's
     group, removals, unmounts by drivers and servers, subpaths of hostPaths, other subpaths, releases of subpaths,
-    listings of directories. A check of a hostPath that does not return (a network file system whose server is away)
-    occupies one thread for its path; after 10 s it is an error of the pods that wait for it, and a trouble that names
-    path and pod. Of the 64 threads at most 2 are on one mount, on "/" and mounts of local file systems 16: while they
-    hang, further checks below that mount fail after 10 s, and those on other mounts proceed. The mount is found by the
-    text of the path; a symlink counts for the mount that it is on. Subpaths of hostPaths have the same limits, with 4
-    s. Calls for one device take one thread, and those of one CSI or FlexVolume driver 4 of 16, each for at most 2
-    minutes. The change of the group of all its files (fsGroup) follows in a thread of its own, of 64, and holds up no
-    call of the driver. Removals have 4 threads, of which a pod takes one, and take turns of 2 s, so that long ones
-    delay others by seconds. One that does not return (an unmount) is a trouble and an error of its volume after 10 s;
-    16 such threads take no place of other removals. Unmounts by CSI drivers, and those of nfs and of local volumes,
-    have 64 threads of their own with the same limits, of which one driver has at most 16 and a pod one. Until an
-    unmount returns, nothing else is done with that volume, so that it cannot unmount what was mounted after it; and
-    nothing is mounted on its device, for any pod. An unexpected exception in the decision or in an operation for one
-    pod is logged once, is a trouble that names the pod, and is tried again with a back-off.
+    listings of directories, `init` of FlexVolume drivers. A check of a hostPath that does not return (a network file
+    system whose server is away) occupies one thread for its path; after 10 s it is an error of the pods that wait for
+    it, and a trouble that names path and pod. Of the 64 threads at most 2 are on one mount, on "/" and mounts of local
+    file systems 16: while they hang, further checks below that mount fail after 10 s, and those on other mounts
+    proceed. The mount is found by the text of the path; a symlink counts for the mount that it is on. Subpaths of
+    hostPaths have the same limits, with 4 s. Calls for one device take one thread, and those of one CSI or FlexVolume
+    driver 4 of 16, each for at most 2 minutes. The change of the group of all its files (fsGroup) follows in a thread
+    of its own, of 64, and holds up no call of the driver. Removals have 4 threads, of which a pod takes one, and take
+    turns of 2 s, so that long ones delay others by seconds. One that does not return (an unmount) is a trouble and an
+    error of its volume after 10 s; 16 such threads take no place of other removals. Unmounts by CSI drivers, and those
+    of nfs and of local volumes, have 64 threads of their own with the same limits, of which one driver has at most 16
+    and a pod one. Until an unmount returns, nothing else is done with that volume, so that it cannot unmount what was
+    mounted after it; and nothing is mounted on its device, for any pod. An unexpected exception in the decision or in
+    an operation for one pod is logged once, is a trouble that names the pod, and is tried again with a back-off.
 
 When a UID is used again
     A static pod keeps its UID when its manifest is removed and returns, so a removal may be decided for one pod and

@@ -27,6 +27,7 @@ from services.frame.launch import Context
 from services.frame.restarted import restarted
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.csi_client import CsiDrivers
+from services.volume.adapters.flex_drivers import FlexDrivers
 from services.volume.adapters.plugin_sockets import PluginSockets
 from services.volume.adapters.pod_certificates import PodCertificates
 from services.volume.adapters.pod_directories import PodDirectories
@@ -40,6 +41,7 @@ from services.volume.controllers.device_plugins import DevicePlugins
 from services.volume.controllers.device_requests import DeviceRequests
 from services.volume.controllers.driver_calls import DriverCalls
 from services.volume.controllers.driver_connections import DriverConnections
+from services.volume.controllers.flex_capabilities import FlexCapabilities
 from services.volume.controllers.memory_swap_warning import warn_of_swapped_memory
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.plugin_registration import PluginRegistration
@@ -77,7 +79,9 @@ class Volume:
         certificates = PodCertificates(bus, clock, context.config.node_name, random.random)
         content = ClusterContent(bus, clock, lambda: float(random.randrange(JITTER_SECONDS)), certificates)
         claims = ClaimReads(content)
-        populator = DesiredStateOfWorldPopulator(context, plugins, failures, claims, changed)
+        flex_drivers = FlexDrivers(context.config.volume_plugin_dir, clock)
+        flex = self._flex = FlexCapabilities(flex_drivers, clock)
+        populator = DesiredStateOfWorldPopulator(context, plugins, failures, claims, flex, changed)
         reconciler = self.reconciler = Reconciler(
             populator.desired,
             ActualStateOfWorld(),
@@ -94,7 +98,7 @@ class Volume:
         SELinuxMetrics(context.metrics, populator.desired.pods.values)
         called = partial(call_in_loop, asyncio.get_running_loop(), metrics.driver_called)
         drivers = CsiDrivers(partial(registration.endpoint, CSI), called)
-        calls = calls or PluginCalls(PodDirectories(root), clock, plugins, drivers, context.config.volume_plugin_dir)
+        calls = calls or PluginCalls(PodDirectories(root), clock, plugins, drivers, flex_drivers)
         expansion = VolumeExpansion(bus, clock, content, claims.reread)
         executor = OperationExecutor(context, reconciler, calls, content, failures, metrics, expansion)
         self._limits = CsiLimits(clock, content, registration, reconciler, changed.add_pods)
@@ -181,6 +185,7 @@ class Volume:
             for task in tasks:
                 task.cancel()
             await self._connections.close()
+            self._flex.close()
             self._claims.close()
             self._claim_checkpoint.close()
             await self._usages.close()

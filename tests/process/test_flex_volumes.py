@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import pytest
 
 from services.volume.adapters import flex_drivers
 from services.volume.adapters.mounts import is_mount_point
-from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.programs import leads_session_on
 from services.volume.core.files.object_key import ObjectKey
 from services.volume.core.files.payload import ContentError, FoundObject, SetUpInputs
@@ -24,11 +21,8 @@ from services.volume.core.specs.persistent_volume import PersistentVolume
 from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.flex_volume import FlexVolumePlugin
 from services.volume.plugins.registry import persistent_volume_spec, volume_spec
-from shared.files.tree_removal import RemovalProgress
-from shared.time.clock import SystemClock
-from tests.support.waits.deadline import WAIT_SECONDS
+from tests.fakes.flex_machine import PROGRAMS, FlexMachine, until
 
-PROGRAMS = Path(__file__).parents[1] / "programs"
 PASSWORD = "correct horse"
 
 
@@ -55,52 +49,18 @@ def secret(kind: str = "acme/disk") -> SetUpInputs:
     return SetUpInputs(objects={ObjectKey("Secret", "shop", "s"): FoundObject({"type": kind, "data": data})})
 
 
-class Machine:
-    """A root directory and a directory of drivers."""
-
-    def __init__(self, directory: Path) -> None:
-        self.root, self.drivers = directory / "root", directory / "drivers"
-        self.here = self.drivers / "acme~disk"
-        self.here.mkdir(parents=True)
-        self.path = self.root / "pods" / "u" / "volumes" / "acme~disk" / "v"
-        self.restart()
-
-    def install(self, program: str) -> None:
-        """Install the program as the driver, in place of another one in one step."""
-        (self.here / ".new").symlink_to(PROGRAMS / program)
-        (self.here / ".new").rename(self.here / "disk")
-
-    def restart(self) -> None:
-        """What is in memory is gone."""
-        self.plugin = FlexVolumePlugin(
-            PodDirectories(str(self.root)), SystemClock(), volume_plugin_dir=str(self.drivers)
-        )
-
-    def fault(self, text: str) -> None:
-        (self.here / "fault").write_text(text)
-
-    def calls(self) -> list[str]:
-        return (self.here / "calls").read_text().splitlines()
+class Machine(FlexMachine):
+    """A machine whose driver mounts for pods."""
 
     def set_up(self, gathered: SetUpInputs | None = None, **source: Any) -> Path:
         return Path(self.plugin.set_up("u", "v", volume_of(**source), gathered or SetUpInputs()))
 
-    def tear_down(self) -> None:
-        self.plugin.tear_down("u", "v", RemovalProgress())
-
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    found = Machine(tmp_path)
+    found = Machine(tmp_path, "v")
     found.install("flex_driver.py")
     return found
-
-
-def until(met: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT_SECONDS
-    while not met():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_driver_gets_the_options_of_the_kubelet_those_of_the_pod_win(machine: Machine) -> None:
@@ -279,7 +239,7 @@ def test_a_driver_that_is_replaced_while_it_runs_ends_its_call_and_the_new_one_i
     assert machine.calls() == ["init", f"mount {machine.path}", "init", f"unmount {machine.path}"]
 
 
-def test_a_driver_that_attaches_volumes_is_refused(machine: Machine) -> None:
+def test_a_driver_whose_init_names_no_capabilities_attaches(machine: Machine) -> None:
     (machine.here / "disk").unlink()
     (machine.here / "disk").symlink_to("/bin/echo")
     with pytest.raises(OSError, match="ended with exit status 0: it printed 5 bytes that are no JSON object"):
@@ -287,9 +247,9 @@ def test_a_driver_that_attaches_volumes_is_refused(machine: Machine) -> None:
     (machine.here / "disk").unlink()
     (machine.here / "disk").write_text('#!/bin/sh\necho \'{"status": "Success"}\'\n')
     (machine.here / "disk").chmod(0o755)
-    text = "the FlexVolume driver acme/disk attaches volumes to nodes, which is not supported .*: use the CSI driver"
-    with pytest.raises(OSError, match=text):
-        machine.set_up()
+    assert machine.plugin._flex.capabilities("acme/disk").attach
+    with pytest.raises(OSError, match="acme/disk was replaced, and attaches volumes to nodes now: the volume waits"):
+        machine.set_up()  # it was read when the driver did not attach
     assert not machine.path.exists()
 
 
@@ -312,7 +272,20 @@ def test_a_driver_is_an_executable_in_a_directory_of_its_own(machine: Machine) -
 
 @pytest.mark.parametrize(
     "driver",
-    ["", ".hidden", "acme/.hidden", ".acme/disk", "..", "../disk", "a/b/c", "acme~disk", "kubernetes.io/nfs", "a/"],
+    [
+        "",
+        ".hidden",
+        "acme/.hidden",
+        ".acme/disk",
+        "..",
+        "../disk",
+        "a/b/c",
+        "acme~disk",
+        "kubernetes.io/nfs",
+        "a/",
+        "mounts",
+        "acme/mounts",
+    ],
 )
 def test_a_name_that_leads_elsewhere_is_refused(driver: str) -> None:
     found = read(driver=driver)

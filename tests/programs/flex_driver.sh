@@ -1,17 +1,17 @@
 #!/bin/sh
-# A FlexVolume driver that mounts a tmpfs, and leaves `unmount` to whoever calls it where `unmount` beside it says so.
+# A FlexVolume driver that mounts a tmpfs, and leaves to whoever calls it what files beside it name: `unmount`, or with
+# `attach`, by which it attaches volumes, `mountdevice`. Then it mounts devices only.
 here=$(dirname "$0")
 echo "$1" >> "$here/calls"
-case $1 in
-init) echo '{"status": "Success", "capabilities": {"attach": false}}' ;;
-mount)
+[ -e "$here/$1" ] && echo '{"status": "Not supported"}' && exit 1
+[ -e "$here/attach" ] && attach=true || attach=false
+case $attach-$1 in
+*-init) echo '{"status": "Success", "capabilities": {"attach": '$attach'}}' ;;
+true-mountdevice | false-mount)
     mount -t tmpfs flex "$2"
     [ -e "$here/half" ] && echo '{"status": "Succ' && exit
     echo '{"status": "Success"}'
     ;;
-unmount)
-    [ -e "$here/unmount" ] && echo '{"status": "Not supported"}' && exit 1
-    umount "$2" && echo '{"status": "Success"}'
-    ;;
+true-unmountdevice | false-unmount) umount "$2" && echo '{"status": "Success"}' ;;
 *) echo '{"status": "Not supported"}' && exit 1 ;;
 esac

@@ -18,7 +18,7 @@ from pathlib import Path
 from services.volume.adapters.programs import leads_session_on
 from services.volume.core.specs.flex_volume import MAX_ANSWER_BYTES, Answer, read_answer
 from shared.process.crash import crash_point
-from shared.time.clock import Clock
+from shared.time.clock import Clock, SystemClock
 
 CALL_SECONDS = 110.0  # after which a driver and the processes of its session's group are killed
 _MAX_REAP_SECONDS = 5.0  # for a killed driver; inside a system call on a dead server it does not end
@@ -46,16 +46,18 @@ class FlexDrivers:
         known = self._known.get(driver)
         return known[1] if known is not None else None
 
-    def call(self, driver: str, command: str, *arguments: str, secrets: Mapping[str, str] | None = None) -> None:
-        """Call the driver. `secrets`: values that no text may contain. Raises FileNotFoundError where it is not
-        installed, DriverFailureError where it fails, TimeoutError."""
+    def call(self, driver: str, command: str, *arguments: str, secrets: Mapping[str, str] | None = None) -> Answer:
+        """Call the driver and return its answer. `secrets`: values that no text may contain. Raises FileNotFoundError
+        where it is not installed, DriverFailureError where it fails, TimeoutError."""
         self._identity(driver)
-        self._call(driver, command, arguments, secrets or {})
+        return self._call(driver, command, arguments, secrets or {})
 
-    def require_ended(self, driver: str, path: Path) -> None:
-        """Raise OSError while a call of the driver for the path has not ended, which another process may have begun."""
+    def require_ended(self, driver: str, path: Path | str, what: object = "") -> None:
+        """Raise OSError while a call of the driver with this argument has not ended, which another process may have
+        begun. `what`: the argument as the text names it, "" = as it is."""
         if leads_session_on(path, self._executable(driver)):
-            raise OSError(errno.EBUSY, f"an earlier call of the FlexVolume driver {driver} for {path} has not ended")
+            why = f"an earlier call of the FlexVolume driver {driver} for {what or path} has not ended"
+            raise OSError(errno.EBUSY, why)
 
     def _executable(self, driver: str) -> Path:
         return self._directory / driver.replace("/", "~") / driver.rpartition("/")[2]
@@ -137,3 +139,6 @@ def _read(descriptor: int) -> bytes:
         return os.read(descriptor, _CHUNK_BYTES)
     except BlockingIOError:
         return b""
+
+
+NO_FLEX_DRIVERS = FlexDrivers("", SystemClock())

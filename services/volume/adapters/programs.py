@@ -92,13 +92,13 @@ def running_on(path: Path, program: str) -> bool:
     return _is_running((path,), lambda process: _name(process).partition(".")[0] == program)
 
 
-def leads_session_on(path: Path, executable: Path) -> bool:
-    """Return whether this executable, which was begun in a session of its own, runs with the path as an argument;
-    another process may have begun it. What it has left running in the background does not count."""
-    return _is_running((path, executable), lambda process: os.getsid(int(process.name)) == int(process.name))
+def leads_session_on(argument: Path | str, executable: Path) -> bool:
+    """Return whether this executable, which was begun in a session of its own, runs with the argument; another process
+    may have begun it. What it has left running in the background does not count."""
+    return _is_running((argument, executable), lambda process: os.getsid(int(process.name)) == int(process.name))
 
 
-def _is_running(arguments: Iterable[Path], counts: Callable[[Path], bool]) -> bool:
+def _is_running(arguments: Iterable[Path | str], counts: Callable[[Path], bool]) -> bool:
     """Return whether a process outside of containers for which `counts(/proc/<pid>)` is true has these arguments."""
     ours, wanted = _PID_NAMESPACE.readlink(), {os.fsencode(argument) for argument in arguments}
     for process in Path("/proc").glob("[0-9]*"):

@@ -361,7 +361,7 @@ def _unique_name(operation: Operation) -> str:
 def _share(operation: Operation) -> Share | None:
     """Return how many places the calls of one driver may occupy: a driver that hangs leaves places for the others."""
     if isinstance(operation, UnmountDevice):
-        return Share(driver_of(operation.volume_name) or operation.plugin, MAX_CALLS_PER_DRIVER)
+        return Share(driver_of(operation.volume) or operation.plugin, MAX_CALLS_PER_DRIVER)
     server = operation.spec.served_by if isinstance(operation, MountVolume | MountDevice | ExpandVolume) else ""
     return Share(server, MAX_CALLS_PER_DRIVER) if server else None
 

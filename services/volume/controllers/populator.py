@@ -12,6 +12,7 @@ from services.frame.launch import Context
 from services.volume.adapters import host_resources
 from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
+from services.volume.controllers.flex_capabilities import FlexCapabilities
 from services.volume.core.specs import gates
 from services.volume.core.specs.csi_translation import translated_inline
 from services.volume.core.specs.persistent_volume import PersistentVolume
@@ -32,10 +33,17 @@ class DesiredStateOfWorldPopulator:
     publishes the node's allocatable resources, those of the machine stand for them."""
 
     def __init__(
-        self, context: Context, plugins: Plugins, failures: PodFailures, claims: ClaimReads, changed: Changes
+        self,
+        context: Context,
+        plugins: Plugins,
+        failures: PodFailures,
+        claims: ClaimReads,
+        flex: FlexCapabilities,
+        changed: Changes,
     ) -> None:
         config, self._clock = context.config, context.clock
         self._plugins, self._failures, self._claims, self._changed = plugins, failures, claims, changed
+        self._flex = flex
         self._node = replace(
             node_of(host_resources.read(), provisional=True, alone=not config.joins_cluster),
             name=config.node_name,
@@ -43,19 +51,19 @@ class DesiredStateOfWorldPopulator:
             file_label=host_resources.file_label(),
         )
         self.desired = DesiredStateOfWorld(self._spec_of)
-        claims.on_read = self._on_claim
+        claims.on_read = flex.on_answer = self._on_read
 
     def on_volumes(self, change: Change[PodVolumes]) -> None:
         """Follow `pods.volumes`."""
         match change:
             case Put(_, admitted):
                 if not admitted.volumes:
-                    self._claims.forget(admitted.uid)
+                    self._forget(admitted.uid)
                 self.desired.admit(admitted)
                 self._changed.add_pods((admitted.uid,))
             case Deleted(uid):
                 self.desired.withdraw(uid)
-                self._claims.forget(uid)
+                self._forget(uid)
                 self._changed.add_pods((uid,))
             case Freshness(complete, stale):
                 self.desired.set_freshness(complete=complete, stale=stale)
@@ -81,8 +89,12 @@ class DesiredStateOfWorldPopulator:
                 self.desired.read_again()
                 self._changed.set()
 
-    def _on_claim(self, uids: Iterable[str]) -> None:
-        """Read the volumes of these pods again: an object that they depend on was read."""
+    def _forget(self, uid: str) -> None:
+        self._claims.forget(uid)
+        self._flex.forget(uid)
+
+    def _on_read(self, uids: Iterable[str]) -> None:
+        """Read the volumes of these pods again: an object that they depend on was read, or a driver has answered."""
         self.desired.read_again(uids)
         self._changed.add_pods(uids)
 
@@ -107,14 +119,20 @@ class DesiredStateOfWorldPopulator:
         else:
             persistent = translated_inline(pod, volume or {}, alone=self._node.alone)
         if persistent is None:
-            node = self._with_driver(volume or {}, found)
+            node = self._with_driver(objects.uid(pod), volume or {}, found)
             return node if isinstance(node, Refused) else volume_spec(pod, name, node, self._plugins)
         if isinstance(persistent, Refused):
             return persistent
-        node = self._with_driver(persistent.spec, found)
+        node = self._with_driver(objects.uid(pod), persistent.spec, found)
         return node if isinstance(node, Refused) else persistent_volume_spec(pod, persistent, node, self._plugins)
 
-    def _with_driver(self, source: Object, found: Found) -> Node | Refused:
-        """Return the node, with the CSIDriver where the source is that of a CSI volume."""
+    def _with_driver(self, uid: str, source: Object, found: Found) -> Node | Refused:
+        """Return the node, with the CSIDriver where the source is that of a CSI volume, and with what is to be known of
+        the driver of a flexVolume."""
         driver = None if self._node.alone else csi_driver(source, found)
-        return driver if isinstance(driver, Refused) else replace(self._node, csi_driver=driver)
+        if isinstance(driver, Refused):
+            return driver
+        attaches = self._flex.find(uid, source)
+        if isinstance(attaches, Refused):
+            return attaches
+        return replace(self._node, csi_driver=driver, flex_attaches=attaches)

@@ -29,7 +29,7 @@ from services.volume.core.operations.operations import (
     UnmountVolume,
 )
 from services.volume.core.operations.outcome import FollowUp, FoundDevice, FoundVolume, Outcome
-from services.volume.core.specs.volume_spec import Refused, VolumeSpec, spec_name
+from services.volume.core.specs.volume_spec import Refused, VolumeSpec, spec_name, unique_name
 from services.volume.core.world.actual_state_of_world import ActualStateOfWorld, ActualVolume, MountState
 from services.volume.core.world.attachments import Attachments
 from services.volume.core.world.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
@@ -86,7 +86,8 @@ class Reconciler:
     def add_devices_on_disk(self, found: Iterable[FoundDevice]) -> None:
         """Add the devices of which something was found on disk or in the mount table at start."""
         for device in found:
-            self.actual.devices.setdefault(f"{device.plugin}/{device.volume_name}", devices.device_on_disk(device))
+            name = unique_name(device.plugin, device.volume_name)
+            self.actual.devices.setdefault(name, devices.device_on_disk(device))
 
     def begin_subpath(self, uid: str, volume: str) -> str:
         """Return where a volume is mounted of which a subpath is to be bound, "" = it is not mounted for a pod that

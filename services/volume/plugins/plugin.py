@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from services.volume.adapters.csi_client import NO_DRIVERS, CsiDrivers
+from services.volume.adapters.flex_drivers import NO_FLEX_DRIVERS, FlexDrivers
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.files.payload import SetUpInputs
 from services.volume.core.operations.outcome import FoundDevice, FoundVolume, PluginEvent, VolumeReading
@@ -39,9 +40,9 @@ class VolumePlugin(ABC, Generic[Source]):
         directories: PodDirectories,
         clock: Clock,
         drivers: CsiDrivers = NO_DRIVERS,
-        volume_plugin_dir: str = "",  # the directory of FlexVolume drivers
+        flex_drivers: FlexDrivers = NO_FLEX_DRIVERS,
     ) -> None:
-        self._directories, self._clock, self._drivers = directories, clock, drivers
+        self._directories, self._clock, self._drivers, self._flex = directories, clock, drivers, flex_drivers
         self.report: Callable[[PluginEvent], None] = lambda _: None  # called in the thread of a call
 
     @classmethod
@@ -99,7 +100,8 @@ class DeviceMountableVolumePlugin(VolumePlugin[Source]):
 
     @abstractmethod
     def mount_device(self, volume_name: str, source: Source, gathered: SetUpInputs) -> str:
-        """Mount the device once for all pods; return its absolute path. `source`: of one of the volumes."""
+        """Mount the device once for all pods; return its absolute path. `source`: of one of the volumes;
+        `gathered.device_path`: the device that the attach-detach controller reports."""
 
     @abstractmethod
     def unmount_device(self, volume_name: str) -> None:

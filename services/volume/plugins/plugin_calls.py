@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from services.volume.adapters.csi_client import NO_DRIVERS, CsiDrivers
+from services.volume.adapters.flex_drivers import NO_FLEX_DRIVERS, FlexDrivers
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import Subpaths
 from services.volume.core.files.payload import SetUpInputs
@@ -43,11 +44,11 @@ class PluginCalls:
         clock: Clock,
         plugins: Plugins = PLUGINS,
         drivers: CsiDrivers = NO_DRIVERS,
-        volume_plugin_dir: str = "",
+        flex_drivers: FlexDrivers = NO_FLEX_DRIVERS,
     ) -> None:
         self._directories = directories
         self._plugins: dict[str, VolumePlugin[Any]] = {
-            plugin.name: plugin(directories, clock, drivers, volume_plugin_dir) for plugin in plugins.values()
+            plugin.name: plugin(directories, clock, drivers, flex_drivers) for plugin in plugins.values()
         }
         items = self._plugins.items()
         self._devices = {name: plugin for name, plugin in items if isinstance(plugin, DeviceMountableVolumePlugin)}
@@ -68,7 +69,8 @@ class PluginCalls:
         match operation:
             case MakePodDirectories(uid):
                 self._directories.make(uid)
-            case MountDevice(_, spec):
+            case MountDevice(_, spec, device_path=device_path):
+                gathered = replace(gathered, device_path=device_path)
                 return Performed(self._devices[spec.plugin].mount_device(spec.volume_name, spec.source, gathered))
             case MountVolume(uid, volume, spec, device_path):
                 gathered, name = replace(gathered, device_path=device_path), spec_name(volume)
@@ -81,6 +83,7 @@ class PluginCalls:
             case RemoveOldFiles(uid, volume, plugin):
                 return Performed(has_old_files=self._files[plugin].remove_old_files(uid, spec_name(volume)))
             case ExpandVolume(uid, volume, spec, capacity):
+                gathered = replace(gathered, capacity_before=spec.expansion.before if spec.expansion else 0)
                 self._expandable[spec.plugin].expand(uid, spec_name(volume), spec.source, capacity, gathered)
             case UnmountVolume(uid, volume):
                 self._tear_down(uid, volume, removed)

@@ -53,6 +53,7 @@ class Node:
         self.plugins = PLUGINS
         self.volume_plugin_dir = tmp_path / "drivers"  # of FlexVolume
         self.controller_attach_detach = True
+        self.kubeconfig = ""  # else there is an API server
         self.deadlines = Deadlines()  # of the newest volume
         self._next_podsync()
 
@@ -89,7 +90,7 @@ class Node:
         await self.podsync.start()
 
     def admit(self, uid: str, *volumes: str, state: PodState = PodState.SYNC) -> None:
-        pod = {"spec": {"volumes": self.volumes}}
+        pod = {"metadata": {"uid": uid}, "spec": {"volumes": self.volumes}}
         admitted = PodVolumes(uid=uid, name="web", namespace="default", state=state, pod=pod, volumes=volumes)
         self.admitted.put(uid, admitted)
 
@@ -104,6 +105,7 @@ class Node:
         config = EffectiveConfig(
             node_name="n", root_dir=str(self.root), run_dir="", log_dir="", cert_dir="",
             controller_attach_detach=self.controller_attach_detach, volume_plugin_dir=str(self.volume_plugin_dir),
+            kubeconfig=self.kubeconfig,
         )  # fmt: skip
         bus = self.network.bus("volume")
         # Retries and graces run on the machine's clock here; the waits themselves are tested in the core.

@@ -1,69 +1,16 @@
 """Attachable volumes on the in-memory bus: nothing is mounted before the Node reports it in use and attached, and
 nothing leaves volumesInUse while it is mounted."""
 
-import asyncio
-import os
 from pathlib import Path
 
 import pytest
 
 from bus.messages.podsync import PodState
-from bus.messages.sources import NodeObject
-from bus.messages.status import VolumesReported
-from bus.messages.streams import NODE_OBJECT, VOLUMES_IN_USE, VOLUMES_REPORTED
-from bus.messages.volume import VolumeState
 from tests.fakes.disk_plugin import WITH_DISKS
-from tests.fakes.followed import FollowedStream
-from tests.service.volume.node import Node, started_node
-from tests.support.waits.deadline import WAIT_SECONDS
+from tests.service.volume.attach_stage import Stage
+from tests.service.volume.node import started_node
 
 DISK = "kubernetes.io/disk/data"
-
-
-class Stage:
-    """A node whose pods have the attachable disk `data`; sources and status are played."""
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self._sources, self._status = node.network.bus("sources"), node.network.bus("status")
-        self._objects, self._reported = self._sources.own(NODE_OBJECT), self._status.own(VOLUMES_REPORTED)
-        self.in_use = FollowedStream(self._status, VOLUMES_IN_USE)
-
-    async def start(self) -> None:
-        await self._sources.start()
-        await self._status.start()
-        self.attached("1")
-
-    def attached(self, version: str, *names: str) -> None:
-        """The Node as the attach-detach controller writes it."""
-        volumes = [{"name": name, "devicePath": ""} for name in names]
-        metadata = {"name": "n", "resourceVersion": version}
-        self._objects.put("node", NodeObject(node={"metadata": metadata, "status": {"volumesAttached": volumes}}))
-
-    async def until_in_use(self, *names: str) -> str:
-        """The generation that names these volumes."""
-        state = await self.in_use.until(lambda state: "node" in state and state["node"].volumes == names)
-        return state["node"].generation
-
-    def report(self, generation: str, version: str, *names: str) -> None:
-        """The Node's status is written."""
-        reported = VolumesReported(generation=generation, volumes=names, resource_version=version)
-        self._reported.put("node", reported)
-
-    @property
-    def is_mounted(self) -> bool:
-        """Whether the device is."""
-        return (self.node.root / "plugins" / "kubernetes.io" / "disk" / "data" / "globalmount").is_symlink()
-
-    async def until_mounted(self, uid: str) -> None:
-        await self.node.mounted.until(
-            lambda state: uid in state and state[uid].volumes["v"].state is VolumeState.MOUNTED
-        )
-
-    async def until_removed(self, uid: str) -> None:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while os.path.lexists(self.node.directory(uid)):
-                await asyncio.sleep(0)
 
 
 @pytest.fixture

@@ -86,6 +86,20 @@ def test_a_claim_brings_its_volume_and_the_secrets_of_the_driver() -> None:
     }
 
 
+@pytest.mark.parametrize("reference", [{"name": "driver"}, {"name": "driver", "namespace": "default"}])
+def test_a_claim_brings_the_secret_of_a_flex_volume(reference: dict[str, str]) -> None:
+    volume = {"spec": {"flexVolume": {"driver": "acme/disk", "secretRef": reference}}}
+    known = answers(
+        KeptAnswer("PersistentVolumeClaim", "default", "data", {"spec": {"volumeName": "pv"}}),
+        KeptAnswer("PersistentVolume", "", "pv", volume),
+        secret("driver", kind="VolumeSecret"),
+        secret("driver", kind="VolumeSecret", space="other"),
+    )
+    filled = fill([pod("web", claim="data")], known)
+    assert ("VolumeSecret", "default", "driver") in {answer.key for answer in filled.data.answers}
+    assert len(filled.data.answers) == 3
+
+
 def test_without_room_pods_of_low_priority_are_left_out_and_their_answers_stay_known() -> None:
     known = answers(*(secret(name, 400_000) for name in ("a", "b", "c")))
     filled = fill([pod("low", "a", 1), pod("high", "b", 9), pod("middle", "c", 5)], known)

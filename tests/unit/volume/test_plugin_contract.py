@@ -81,7 +81,7 @@ def pod(field: str, source: object) -> dict[str, Any]:
 def read(field: str) -> VolumeSpec:
     driver = {"metadata": {"name": CSI_DRIVER}, "spec": {"volumeLifecycleModes": ["Ephemeral"], "podInfoOnMount": True}}
     node, source = (
-        Node(memory=1 << 30, labels={}, csi_driver=driver, gates=GATES),
+        Node(memory=1 << 30, labels={}, csi_driver=driver, gates=GATES, flex_attaches=True),
         EXAMPLES[field],
     )
     found = volume_spec(pod(field, source), "v", node, WITH_DISKS)
@@ -161,8 +161,9 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Ite
             (directory / words[-1]).mkdir()
             (directory / words[-1] / "file").write_text("x")
 
-    def call_flex_driver(self: FlexDrivers, driver: str, command: str, path: str, *_: str, **__: Any) -> None:
-        mounts.add(path) if command == "mount" else mounts.discard(path)
+    def call_flex_driver(self: FlexDrivers, driver: str, command: str, path: str, *_: str, **__: Any) -> Answer:
+        mounts.add(path) if command.startswith("mount") else mounts.discard(path)
+        return Answer()
 
     monkeypatch.setattr(backing_directory, "mount_tmpfs", mount_tmpfs)
     monkeypatch.setattr(local, "bind_with_options", lambda device, path, options: mounts.add(str(path)))
@@ -173,7 +174,7 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Ite
     monkeypatch.setattr(nfs, "_unmount", lambda path: mounts.discard(str(path)))
     monkeypatch.setattr(git_repo, "_git", clone)
     monkeypatch.setattr(flex_volume, "is_mount_point", lambda path: str(path) in mounts)
-    monkeypatch.setattr(FlexDrivers, "capabilities", lambda self, driver: Answer(attach=False))
+    monkeypatch.setattr(FlexDrivers, "capabilities", lambda self, driver: Answer())
     monkeypatch.setattr(FlexDrivers, "call", call_flex_driver)
     monkeypatch.setattr(local, "unmount", lambda path: mounts.discard(str(path)))
     with tempfile.TemporaryDirectory(prefix="csi") as short:  # the path of a socket has at most 107 bytes

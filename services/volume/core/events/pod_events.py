@@ -8,9 +8,8 @@ from bus.messages.event import KubeEvent
 from bus.messages.volume import MountedVolumes
 from services.volume.core.events.mount_events import warning
 from services.volume.core.events.mount_waits import MountWaits
-from services.volume.core.mounting.mount_refusals import ATTACH
 from services.volume.core.mounting.view import message
-from services.volume.core.specs.volume_spec import Refused, Unprocessed, VolumeSpec
+from services.volume.core.specs.volume_spec import ATTACH, Refused, Unprocessed, VolumeSpec
 from services.volume.core.world.attachments import Attachments
 from services.volume.core.world.desired_state_of_world import DesiredVolumes
 

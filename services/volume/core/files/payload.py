@@ -107,13 +107,15 @@ class FoundCertificate(msgspec.Struct, frozen=True):
 
 class SetUpInputs(msgspec.Struct, frozen=True):
     """The inputs of set-up beside the volume's source. `refresh_at`: the monotonic moment at which the first token or
-    certificate is to be renewed; `device_path`: where its device is mounted, "" = it has none."""
+    certificate is to be renewed; `device_path`: where its device is mounted, "" = it has none; `capacity_before`: bytes
+    that a volume that is to be expanded has."""
 
     objects: Mapping[ObjectKey, FoundObject] = msgspec.field(default_factory=dict)
     tokens: Mapping[TokenKey, FoundToken] = msgspec.field(default_factory=dict)
     certificates: Mapping[CertificateKey, FoundCertificate] = msgspec.field(default_factory=dict)
     refresh_at: float | None = None
     device_path: str = ""
+    capacity_before: int = 0
 
     @property
     def versions(self) -> dict[str, str]:

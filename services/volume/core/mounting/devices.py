@@ -25,7 +25,7 @@ def due(
     and every pod is known. An attachable device waits until it is attached. A device that is mounted with another
     SELinux label is unmounted first, once no pod has a volume on it or needs that label."""
     mounts = [
-        MountDevice(unique_name, spec)
+        MountDevice(unique_name, spec, device_path=attachments.device_path(unique_name) if spec.attachable else "")
         for unique_name in desired.unique_names()
         if not is_mounted(actual, unique_name)
         and (spec := _waiting(desired, actual, unique_name)) is not None

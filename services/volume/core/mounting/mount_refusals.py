@@ -4,12 +4,10 @@ pure."""
 import json
 
 from services.volume.core.mounting import devices
-from services.volume.core.specs.volume_spec import Refused, VolumeSpec, spec_name
+from services.volume.core.specs.volume_spec import ATTACH, Refused, VolumeSpec, spec_name
 from services.volume.core.world.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.world.attachments import Attachments
 from services.volume.core.world.desired_state_of_world import DesiredStateOfWorld
-
-ATTACH = "AttachVolume.Attach"
 
 
 def refusal_of(

@@ -21,6 +21,7 @@ class MountDevice(Struct, frozen=True):
     volume: str  # the unique name
     spec: VolumeSpec  # of one of the volumes
     uid: str = ""
+    device_path: str = ""  # that the attach-detach controller has reported
 
 
 class MountVolume(Struct, frozen=True):

@@ -272,6 +272,7 @@ def _pairs(value: object) -> Pairs:
 
 
 def driver_of(name: str) -> str:
-    """Return the driver in the volume name, or the unique name, of a CSI volume; "" = it is of no driver."""
+    """Return the driver in the unique name of a CSI volume or FlexVolume; "" = it is of no driver."""
     before, mark, _ = name.partition("^")
-    return before.rpartition("/")[2] if mark else ""
+    driver, _, _ = name.removeprefix("flexvolume-").rpartition("/")
+    return before.rpartition("/")[2] if mark else driver if name.startswith("flexvolume-") else ""

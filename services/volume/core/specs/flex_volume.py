@@ -17,6 +17,7 @@ from shared.model import objects
 from shared.model.fields import dictionary, text
 from shared.model.objects import Object
 
+MOUNTS = "mounts"  # the directory of the devices of a driver, beside which no driver may have this name
 MAX_ANSWER_BYTES = 64 << 10
 MAX_OPTIONS_BYTES = (128 << 10) - 1  # of one argument of a program, in Linux
 _MAX_MESSAGE_CHARACTERS = 1000
@@ -26,25 +27,39 @@ _MISSING = FoundObject(problem=Problem("not requested"))
 
 @dataclass(frozen=True)
 class FlexVolume:
-    """A volume of a FlexVolume driver. `driver`: `<vendor>/<driver>` or `<driver>`; `options`: those that its volumes
-    have from the pod, the PersistentVolume and the agent, without those of the Secret; `fs_group`: a group ID;
-    `always`: every file is given to the group at each mount."""
+    """A volume of a FlexVolume driver. `driver`: `<vendor>/<driver>` or `<driver>`; `name`: of its directory;
+    `filesystem`: of its device, "" = any; `options`: of its device, as the pod or the PersistentVolume has them, and of
+    the agent; `pod_options`: those that a mount for the pod has as well, without those of the Secret; `fs_group`: a
+    group ID; `always`: every file is given to the group at each mount; `attaches`: its driver attaches volumes to
+    nodes, and has a device layer."""
 
     driver: str
+    name: str
+    filesystem: str = ""
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    pod_options: tuple[tuple[str, str], ...] = ()
     secret: ObjectKey | None = None
     read_only: bool = False
     fs_group: int | None = None
     always: bool = True
+    attaches: bool = False
+
+    @property
+    def volume_name(self) -> str:
+        """Return the name of its device, "" = it has none. The kubelet, too, takes no other name from a driver."""
+        return f"{self.driver}/{self.name}" if self.attaches else ""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Has the answer of a driver to a call that succeeded; the capabilities are those of `init`."""
+    """Has the answer of a driver to a call that succeeded; the capabilities are those of `init`, `device` is that of
+    `waitforattach`."""
 
+    device: str = ""
     attach: bool = True
     fs_group: bool = True
     selinux_relabel: bool = True
     supports_metrics: bool = False
+    requires_fs_resize: bool = True
 
 
 class DriverFailureError(OSError):
@@ -58,29 +73,51 @@ class DriverFailureError(OSError):
 def why_invalid(driver: str) -> str:
     """Return why no driver has this name, which becomes part of paths; "" = it is valid."""
     vendor, slash, name = driver.rpartition("/")
-    if not _PART.fullmatch(name) or (slash and not _PART.fullmatch(vendor)) or vendor == "kubernetes.io":
+    reserved = vendor == "kubernetes.io" or name == MOUNTS
+    if not _PART.fullmatch(name) or (slash and not _PART.fullmatch(vendor)) or reserved:
         form = "<vendor>/<driver> or <driver>, of letters, digits, -, _ and ."
         return f"the driver {driver!a} of a flexVolume must be {form}"
     return ""
 
 
-def flex_volume(pod: Object, volume: str, source: Object, secret: ObjectKey | None, *, read_only: bool) -> FlexVolume:
+def flex_driver(source: Object) -> str:
+    """Return the driver of an entry of spec.volumes, or of the spec of a PersistentVolume; "" = it has none, or one of
+    that name cannot be."""
+    driver = text(dictionary(source.get("flexVolume")).get("driver"))
+    return "" if why_invalid(driver) else driver
+
+
+def flex_volume(
+    pod: Object, volume: str, source: Object, secret: ObjectKey | None, *, read_only: bool, attaches: bool
+) -> FlexVolume:
     """Return the volume that a source describes. `volume`: its name in directories; options of the source win over
     those of the agent."""
-    group = fs_group(pod)
+    group, filesystem = fs_group(pod), text(source.get("fsType"))
     options = {
-        "kubernetes.io/fsType": text(source.get("fsType")),
+        "kubernetes.io/fsType": filesystem,
         "kubernetes.io/readwrite": "ro" if read_only else "rw",
         "kubernetes.io/pvOrVolumeName": volume,
+        **{str(key): str(value) for key, value in dictionary(source.get("options")).items()},
+    }
+    pod_options = {
         "kubernetes.io/pod.name": objects.name(pod),
         "kubernetes.io/pod.namespace": objects.namespace(pod),
         "kubernetes.io/pod.uid": objects.uid(pod),
         "kubernetes.io/serviceAccount.name": text(dictionary(pod.get("spec")).get("serviceAccountName")),
         **({} if group is None else {"kubernetes.io/mounterArgs.FsGroup": str(group)}),
-        **{str(key): str(value) for key, value in dictionary(source.get("options")).items()},
     }
-    listed = tuple(sorted(options.items()))
-    return FlexVolume(text(source.get("driver")), listed, secret, read_only, group, changes_group_always(pod))
+    return FlexVolume(
+        text(source.get("driver")),
+        volume,
+        filesystem,
+        tuple(sorted(options.items())),
+        tuple(sorted(pod_options.items())),
+        secret,
+        read_only,
+        group,
+        changes_group_always(pod),
+        attaches,
+    )
 
 
 def secret_values(volume: FlexVolume, gathered: SetUpInputs) -> Mapping[str, str]:
@@ -98,9 +135,18 @@ def secret_values(volume: FlexVolume, gathered: SetUpInputs) -> Mapping[str, str
     return {str(name): text(value) for name, value in dictionary(found.object.get("data")).items()}
 
 
-def options_text(volume: FlexVolume, secrets: Mapping[str, str]) -> str:
-    """Return the options as JSON, the argument of `mount`. Raises OSError where they are too long for a program."""
-    options = {f"kubernetes.io/secret/{name}": value for name, value in secrets.items()} | dict(volume.options)
+def mount_options(volume: FlexVolume, secrets: Mapping[str, str]) -> str:
+    """Return the options of `mount` as JSON. Raises OSError where they are too long for a program."""
+    secret = {f"kubernetes.io/secret/{name}": value for name, value in secrets.items()}
+    return _options({**dict(volume.pod_options), **secret, **dict(volume.options)})
+
+
+def device_options(volume: FlexVolume) -> str:
+    """Return the options of calls for the device as JSON. Raises OSError where they are too long for a program."""
+    return _options(dict(volume.options))
+
+
+def _options(options: Mapping[str, str]) -> str:
     found = json.dumps(options, sort_keys=True)
     if len(found) > MAX_OPTIONS_BYTES:
         raise OSError(
@@ -132,12 +178,16 @@ def read_answer(driver: str, command: str, code: int, output: bytes, secrets: Ma
         raise DriverFailureError(f"{command} command failed, status: {shown}, reason: {message}")
     if code != 0:
         raise DriverFailureError(f"{what} it printed the status Success")
+    if not (device := text(answer.get("device"))).isprintable():
+        raise DriverFailureError(f"{what} it printed a device with characters that are not printable")
     able = {str(key).lower(): value for key, value in dictionary(answer.get("capabilities")).items()}
     return Answer(
+        device=device,
         attach=able.get("attach") is not False,
         fs_group=able.get("fsgroup") is not False,
         selinux_relabel=able.get("selinuxrelabel") is not False,
         supports_metrics=able.get("supportsmetrics") is True,
+        requires_fs_resize=able.get("requiresfsresize") is not False,
     )
 
 

@@ -12,6 +12,9 @@ from services.volume.core.specs.expansion import Expansion
 from shared.model.objects import Object
 from shared.podspec.resources import parse_resources
 
+ATTACH = "AttachVolume.Attach"  # the kubelet's name of that step
+FLEX_VOLUME = "kubernetes.io/flexvolume"  # the plugin of all FlexVolume drivers
+
 
 class SELinuxUse(msgspec.Struct, frozen=True):
     """How a pod uses a PersistentVolume whose driver takes SELinux labels, on a host with SELinux.
@@ -67,8 +70,13 @@ class VolumeSpec:
 
     @property
     def unique_name(self) -> str:
-        """Return `<plugin>/<volume name>`, the key of its device; "" = it has no device layer."""
-        return f"{self.plugin}/{self.volume_name}" if self.volume_name else ""
+        """Return the key of its device, as volumesInUse has it; "" = it has no device layer."""
+        return unique_name(self.plugin, self.volume_name) if self.volume_name else ""
+
+
+def unique_name(plugin: str, volume_name: str) -> str:
+    """Return `<plugin>/<volume name>` (volumes.md 2.6). Each FlexVolume driver is a plugin `flexvolume-<driver>`."""
+    return f"flexvolume-{volume_name}" if plugin == FLEX_VOLUME else f"{plugin}/{volume_name}"
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -100,7 +108,8 @@ class Node(msgspec.Struct, frozen=True):
     `memory`: bytes that pods may have, 0 = not known; `allocatable`: resource -> quantity text; `provisional`: both are
     only estimated; `alone`: there is no API server; `name`, `labels`: of the Node, labels None = not read yet;
     `csi_driver`: the CSIDriver of the volume at hand, None = it has none; `gates`: the feature gates of volumes that
-    are on; `file_label`: the default SELinux label of files that containers use, "" = SELinux is off.
+    are on; `file_label`: the default SELinux label of files that containers use, "" = SELinux is off; `flex_attaches`:
+    the FlexVolume driver of the volume at hand attaches volumes to nodes.
     """
 
     memory: int = 0
@@ -112,6 +121,7 @@ class Node(msgspec.Struct, frozen=True):
     csi_driver: Object | None = None
     gates: frozenset[str] = frozenset()
     file_label: str = ""
+    flex_attaches: bool = False
 
 
 def node_of(allocatable: Mapping[str, str], *, provisional: bool = False, alone: bool = False) -> Node:

@@ -33,7 +33,7 @@ class Attachments:
     _reported: int = 0  # the newest generation that is in the API server
     _seen: dict[str, str] = field(default_factory=dict)  # unique name -> version of the Node when it was reported
     _lost: set[str] = field(default_factory=set)  # unique names whose report was lost when etcd was restored
-    _attached: frozenset[str] = frozenset()
+    _attached: dict[str, str] = field(default_factory=dict)  # unique name -> devicePath
     _version: str = ""  # of the Node that names the attached volumes
 
     @property
@@ -77,7 +77,8 @@ class Attachments:
     def on_node(self, node: Object) -> None:
         """Note the Node as the API server has it."""
         status = dictionary(node.get("status"))
-        self._attached = frozenset(text(volume.get("name")) for volume in dictionaries(status.get("volumesAttached")))
+        attached = dictionaries(status.get("volumesAttached"))
+        self._attached = {text(volume.get("name")): text(volume.get("devicePath")) for volume in attached}
         before, self._version = self._version, text(dictionary(node.get("metadata")).get("resourceVersion"))
         in_use = status.get("volumesInUse")
         named = frozenset(map(text, in_use) if isinstance(in_use, list) else ())
@@ -95,6 +96,10 @@ class Attachments:
         if reported_at is None or unique_name in self._lost or unique_name not in self._attached:
             return False
         return not _is_older(self._version, reported_at)
+
+    def device_path(self, unique_name: str) -> str:
+        """Return the device that the attach-detach controller reports for an attached volume, "" = none."""
+        return self._attached.get(unique_name, "")
 
 
 def _is_older(version: str, than: str) -> bool:
