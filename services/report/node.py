@@ -89,6 +89,7 @@ class ReportInputs(Struct, frozen=True, kw_only=True):
     followed: Mapping[str, Followed]
     observed: Mapping[str, Any] | None  # the item of node.observed; None = no answer
     node_object: Mapping[str, Any] | None
+    shutdown: Mapping[str, Any] | None = None  # the item of node.shutdown; None = there is none, or no answer
     pods: Sequence[PodRow]
 
 
@@ -106,6 +107,7 @@ def report(given: ReportInputs) -> Report:
     lease = given.beats["status"].progress.get("lease") if "status" in given.beats else None
     failed = [process_problem(row.service, row.state, row.pid) for row in processes]
     problems = [f"{what} ({remedy})" for what, remedy in failed if what]
+    problems += _shutdown_problems(given.shutdown or {})
     problems += _stream_problems(streams, {row.service for row in processes if row.state != "running"})
     problems += _runtime_problems(runtime)
     if api_server not in ("", "reachable", "unknown"):
@@ -220,6 +222,16 @@ def _runtime_problems(runtime: RuntimeRow) -> list[str]:
     if not (runtime.ready and runtime.network_ready):
         return [f"the container runtime is not ready: {runtime.message}"]
     return []
+
+
+def _shutdown_problems(shutdown: Mapping[str, Any]) -> list[str]:
+    """Return what a shutdown of the machine waits for, in the order in which pods stop."""
+    if not shutdown.get("in_progress"):
+        return []
+    left = [f"{one['pods']} from {one['priority']} on" for one in shutdown["groups"] if one["pods"]]
+    if not left or shutdown["over"]:
+        return ["the machine shuts down: its pods have had their time"]
+    return [f"the machine shuts down, and waits for pods, by priority: {', '.join(left)}"]
 
 
 def _api_server(given: ReportInputs) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from shared.model.conditions import VOLUME_UNSUPPORTED
+from shared.model.conditions import VOLUME_UNSUPPORTED, is_of_shutdown
 from shared.text.plain_text import plain
 from shared.text.pull_text import pull_text
 
@@ -156,6 +156,8 @@ def _waits_for(facts: PodFacts, spec: dict[str, Any], status: dict[str, Any]) ->
         return _end_of(facts, status)
     if not status:
         return "its admission" if facts.desired else "podsync"
+    if any(map(is_of_shutdown, status.get("conditions") or [])):
+        return _stop_of(facts)
     return one_line(next(_waits(facts, spec, status), ""))
 
 
@@ -168,6 +170,16 @@ def _end_of(facts: PodFacts, status: dict[str, Any]) -> str:
         return one_line(f"the unmounting of {_volumes(mounted)}")
     ended = status.get("phase") in ("Succeeded", "Failed")
     return "" if ended and facts.desired else "its removal"
+
+
+def _stop_of(facts: PodFacts) -> str:
+    """Return what a pod waits for that stops because the machine shuts down. Some volumes stay mounted."""
+    if running := sorted(_running_in_runtime(facts)):
+        return one_line(f"the end of {', '.join(running)}: the machine shuts down")
+    mounted = facts.volumes.get("volumes") or {}
+    if unmounting := {name: one for name, one in mounted.items() if one["state"] == "unmounting"}:
+        return one_line(f"the unmounting of {_volumes(unmounting)}: the machine shuts down")
+    return "the next boot: the machine shuts down"
 
 
 def _volumes(volumes: dict[str, Any]) -> str:

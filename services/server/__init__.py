@@ -22,7 +22,8 @@ Follows
     `pods.mirrors` (a request may name a static pod by its mirror's UID), `runtime.pods` (running pods and containers,
     log paths, whether a followed container still runs), and every service's beats (`/healthz`). For the node page also
     `pods.admitted`, `pods.pulls`, `volumes.mounted`, `node.object`, `node.observed`, `node.pressure`,
-    `node.resources` and `node.usage`; for the PodResources API also `devices.resources` and `claims.prepared`.
+    `node.resources`, `node.shutdown` and `node.usage`; for the PodResources API also `devices.resources` and
+    `claims.prepared`.
     The serving certificate, its key and the client CA are files of bootstrap's or the operator's, followed by inotify.
     A change of any of them counts for the next handshake or request. It ends no connection except those with a client
     certificate when a CA has left the client CA file.

@@ -40,6 +40,7 @@ _OWNERS = {  # the owners of the streams that commands read
     "pods.admitted": "podsync",
     "pods.pulls": "podsync",
     "node.resources": "podsync",
+    "node.shutdown": "podsync",
     "runtime.pods": "pleg",
     "node.observed": "pleg",
     "node.images": "pleg",
@@ -70,7 +71,7 @@ class Agent:
         processes = {service: process_of(self.run_dir, service) for service in SERVICES}
         able = {service for service, facts in processes.items() if facts.holder and not facts.stopped}
         followed = {service: Question(service, GetFollowed(), Followed) for service in able}
-        names = ("node.observed", "node.object", *_PODS.values())
+        names = ("node.observed", "node.object", "node.shutdown", *_PODS.values())
         snapshots = {name: _snapshot(name) for name in names if _OWNERS[name] in able}
         self._forget_beats_of(set(SERVICES) - able)
         answers = self.client.ask([*followed.values(), *snapshots.values()], TIMEOUT_SECONDS, beats_of=able)
@@ -90,6 +91,7 @@ class Agent:
                 },
                 observed=_node_item(items.get("node.observed")),
                 node_object=_node_item(items.get("node.object")),
+                shutdown=_node_item(items.get("node.shutdown")),
                 pods=pod_rows({kind: items.get(name) for kind, name in _PODS.items()}),
             )
         )

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from bus.interface import Change, Deleted, FollowedStream, Freshness, Put
@@ -18,6 +19,7 @@ from bus.messages.sources import DesiredPod
 from bus.messages.streams import (
     NODE_OBJECT,
     NODE_OBSERVED,
+    NODE_SHUTDOWN,
     PODS_ADMITTED,
     PODS_DESIRED,
     PODS_PULLS,
@@ -51,7 +53,7 @@ class NodeState:
         self._volumes = bus.follow(VOLUMES_MOUNTED)
         self._pulls = bus.follow(PODS_PULLS)
         self._observed = bus.follow(NODE_OBSERVED)
-        self._object = bus.follow(NODE_OBJECT)
+        self._object, self._shutdown = bus.follow(NODE_OBJECT), bus.follow(NODE_SHUTDOWN)
         self.machine = NodeMachine(context)
         bus.follow(PODS_DESIRED, self._desired_changed)
         bus.follow(PODS_STATUS, self._status_changed)
@@ -89,6 +91,7 @@ class NodeState:
         ):
             await self._read_processes()
         observed, node = self._observed.state.get("node"), self._object.state.get("node")
+        shutdown = self._shutdown.state.get("node")
         return report(
             ReportInputs(
                 now=self._clock.monotonic(),
@@ -100,6 +103,7 @@ class NodeState:
                 followed=self._followers(),
                 observed=None if observed is None or self._observed.stale else asdict(observed),
                 node_object=None if node is None else {"node": node.node},
+                shutdown=None if shutdown is None else to_builtins(shutdown),
                 pods=(),
             )
         )
@@ -159,6 +163,7 @@ class NodeState:
             "volumes.mounted": self._volumes,
             "node.observed": self._observed,
             "node.pressure": self.machine.pressure,
+            "node.shutdown": self._shutdown,
             "node.resources": self.machine.resources,
             "node.usage": self.machine.usage,
         }

@@ -12,7 +12,7 @@ from bus.interface import OwnedStream, RequestRefusedError
 from bus.messages.cgroup_details import FoundCgroups, GetCgroups
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import NodeObserved
-from bus.messages.podsync import AdmittedPod, ImagePull, NodePressure, NodeResources, PodStatus
+from bus.messages.podsync import AdmittedPod, ImagePull, NodePressure, NodeResources, NodeShutdown, PodStatus
 from bus.messages.resource_claims import PodClaims
 from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod, NodeObject
 from bus.messages.streams import (
@@ -22,6 +22,7 @@ from bus.messages.streams import (
     NODE_OBSERVED,
     NODE_PRESSURE,
     NODE_RESOURCES,
+    NODE_SHUTDOWN,
     NODE_USAGE,
     PODS_ADMITTED,
     PODS_API_STATUS,
@@ -104,6 +105,7 @@ class Node:
         self.pulls: OwnedStream[ImagePull]
         self.pressure: OwnedStream[NodePressure]
         self.resources: OwnedStream[NodeResources]
+        self.shutdown: OwnedStream[NodeShutdown]
         self.volumes: OwnedStream[MountedVolumes]
         self.devices: OwnedStream[DeviceResource]
         self.claims: OwnedStream[PodClaims]
@@ -129,6 +131,7 @@ class Node:
                 self.pulls = bus.own(PODS_PULLS)
                 self.pressure = bus.own(NODE_PRESSURE)
                 self.resources = bus.own(NODE_RESOURCES)
+                self.shutdown = bus.own(NODE_SHUTDOWN)
             elif service == "volume":
                 self.volumes = bus.own(VOLUMES_MOUNTED)
                 self.devices = bus.own(DEVICES_RESOURCES)
@@ -155,7 +158,7 @@ class Node:
         """What this service publishes of pods is all there is."""
         names = {
             "sources": ("desired", "mirrors", "api_statuses", "object"),
-            "podsync": ("status", "admitted", "pulls", "pressure", "resources"),
+            "podsync": ("status", "admitted", "pulls", "pressure", "resources", "shutdown"),
             "volume": ("volumes", "devices", "claims"),
             "pleg": ("runtime", "observed", "usage"),
         }

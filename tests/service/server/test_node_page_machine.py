@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bus.messages.podsync import NodeShutdown, ShutdownGroup
 from bus.messages.sources import NodeObject
 from services.server.controllers import node_page
 from services.server.controllers.node_machine import USAGE_SECONDS
@@ -57,6 +58,15 @@ async def test_a_node_without_a_cluster_shows_pressure_resources_and_filesystems
     assert rows["cpu"] == cpu and rows["pods"]["requested"] == PODS
     assert rows["ephemeral-storage"]["used"] == 28 << 30
     assert [one["name"] for one in found["machine"]["filesystems"]] == ["nodefs", "imagefs"]
+
+
+async def test_a_shutdown_of_the_machine_shows_the_pods_that_it_waits_for(server: MainListener, node: PageNode) -> None:
+    groups = (ShutdownGroup(priority=0, seconds=30.0, pods=2), ShutdownGroup(priority=1000, seconds=10.0, pods=1))
+    node.shutdown.put("node", NodeShutdown(in_progress=True, groups=groups, group=0))
+    await node.network.settle()
+    await asyncio.sleep(node_page.TICK_SECONDS)
+    [line] = [line for line in (await state(server))["node"]["problems"] if "shuts down" in line]
+    assert line.endswith(": 2 from 0 on, 1 from 1000 on")
 
 
 async def test_a_node_of_a_cluster_shows_the_conditions_and_resources_that_its_node_has(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from services.report.pod_rows import PodFacts, one_line, pod_row
+from shared.model.conditions import SHUTDOWN_MESSAGE
 
 RUNNING = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
 POD = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}}
@@ -19,6 +20,24 @@ def test_a_pod_that_waits_for_a_pull_shows_how_far_it_is() -> None:
     pull = {"image": "app:1", "arrived": 5, "total": 10, "layers": 2, "rate": 3}
     shown = row(status, pull=pull)
     assert shown == ("ContainerCreating", "pulling image app:1: 5 B of 10 B, 2 layers, 3 B/s")
+
+
+@pytest.mark.parametrize(
+    ("running", "volumes", "waits_for"),
+    [
+        (("a", "b"), "mounted", "the end of a, b: the machine shuts down"),
+        ((), "unmounting", "the unmounting of data: the machine shuts down"),
+        ((), "mounted", "the next boot: the machine shuts down"),
+    ],
+)
+def test_a_pod_that_stops_for_a_shutdown_of_the_machine_shows_what_is_left_of_it(
+    running: tuple[str, ...], volumes: str, waits_for: str
+) -> None:
+    target = {"type": "DisruptionTarget", "status": "True", "message": SHUTDOWN_MESSAGE}
+    status = {"phase": "Running", "containerStatuses": READY_PAIR, "conditions": [target]}
+    runtime = {"containers": [{"name": name, "state": "RUNNING"} for name in running]}
+    mounted = {"volumes": {"data": {"state": volumes, "error": ""}}}
+    assert row(status, runtime=runtime, volumes=mounted)[1] == waits_for
 
 
 def waiting(reason: str, message: str = "") -> dict[str, Any]:
