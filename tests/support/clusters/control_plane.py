@@ -139,6 +139,11 @@ class ControlPlane:
         """Return the port of the API server on 127.0.0.1."""
         return self._port
 
+    @property
+    def etcd_port(self) -> int:
+        """Return the port of etcd on 127.0.0.1, which asks for no credentials."""
+        return self._etcd_port
+
     def client(self, node: str) -> ApiClient:
         """Return a connection as that node."""
         pair = self.authority.issue(f"node-{node}", f"system:node:{node}", "system:nodes")
