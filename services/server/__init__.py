@@ -8,13 +8,13 @@ Purpose
     and status; the node page `/bulkhead/` with its event stream. Streams of containers go to the runtime's streaming
     server, over SPDY or WebSocket. Paths that are not served are answered as a kubelet answers paths it does not
     register (404 before authentication). The PodResources API is served on `pod-resources/kubelet.sock` below the root
-    directory.
+    directory, and with the gate PodsAPI the Pods API on `pods-api/pods-api.sock`.
     `--node-page-port` serves the node page and `/bulkhead/explain` on 127.0.0.1, without credentials.
     `server.sock` in the run directory, which only the agent's user and root may enter, serves the same as the HTTPS
     listener, debugging handlers always included, without credentials: the command `bulkhead` uses it.
 
 Owns
-    No stream. The listeners, the PodResources socket, open streams and log files, a cache of who may do what, the
+    No stream. The listeners, the sockets of both APIs, open streams and log files, a cache of who may do what, the
     counters of processes that have ended, and the samples of the last hour for the node page.
 
 Follows
@@ -43,9 +43,10 @@ On restart
     stream needs no other process of ours: it survives the kill of any but this one. Answers are made from the
     streams' snapshots; when another service restarts, its last known state is shown until its streams are
     complete again. Open node pages connect again and get the complete state; their charts lack at most the minute
-    before the restart. The PodResources socket and `server.sock` are replaced by a rename. Counters on `/metrics` go on
-    from what was shown last: what is killed before it has saved them has not shown them either. With a new supervisord
-    and after a reload they begin again. A check of `/healthz` that depends on another service fails only after
+    before the restart. The sockets of both APIs and `server.sock` are replaced by a rename; a watch of the Pods API
+    ends, and its client has all pods again from the next one. Counters on `/metrics` go on from what was shown last:
+    what is killed before it has saved them has not shown them either. With a new supervisord and after a reload they
+    begin again. A check of `/healthz` that depends on another service fails only after
     30 s without a beat of it.
 
 Clients that are not authorized have few connections (`core/listening/connections.py`), of which an old one ends for a

@@ -22,6 +22,7 @@ from services.server.controllers.node_page import NodePage
 from services.server.controllers.pod_metrics import PodMetrics
 from services.server.controllers.pod_resources import PodResources
 from services.server.controllers.pod_streams import PodStreams
+from services.server.controllers.pods_api import PodsApi
 from services.server.controllers.request_handler import EndpointHandler
 from services.server.controllers.reviews import Reviews
 from services.server.controllers.stream_endpoints import StreamEndpoints
@@ -29,6 +30,7 @@ from services.server.controllers.system_logs import SystemLogs
 from services.server.controllers.usage_endpoints import UsageEndpoints
 from services.server.controllers.zpages_endpoints import ZPagesEndpoints
 from services.server.core.routes import Endpoint, handler_paths
+from shared.config.gate_releases import enabled
 from shared.cri.interface import Runtime
 
 _MAX_LOG_THREADS = 8  # log files that are read at the same time
@@ -61,6 +63,11 @@ class ServerService:
         self._usage = UsageEndpoints(bus, config.node_name)
         self._checkpoint = CheckpointEndpoint(self._streams, runtime, clock, config.root_dir)
         self._pod_resources = PodResources(bus, self._streams, clock, context.metrics, config.root_dir)
+        self._pods_api = (
+            PodsApi(bus, self._streams, clock, context.metrics, config.root_dir)
+            if enabled(config.feature_gates, "PodsAPI")
+            else None
+        )
         self._system_logs = SystemLogs(self._threads, queries=config.enable_system_log_query)
         self._explanations = Explanations(config, clock, self._threads)
         self.page = NodePage(context, self._streams)
@@ -87,7 +94,7 @@ class ServerService:
             stack.push_async_callback(self._runtime.close)
             stack.push_async_callback(self._reviews.close)
             stack.push_async_callback(self._listeners.close)
-            stack.push_async_callback(self._pod_resources.close)
+            stack.push_async_callback(self._close_sockets)
             stack.callback(self.page.close)
             waiting = asyncio.get_running_loop().call_later(_MAX_PODS_WAIT_SECONDS, self._streams.known.set)
             stack.callback(waiting.cancel)
@@ -100,14 +107,21 @@ class ServerService:
                         tasks.create_task(tls.follow_files(self._watch), name="tls-files")
                     self._listeners.start(tasks, self.handlers)
                     self._pod_resources.start(tasks)
+                    if self._pods_api is not None:
+                        self._pods_api.start(tasks)
             except ExceptionGroup as group:
                 raise group.exceptions[0] from group
 
     async def stop_listening(self) -> None:
-        """Release the ports and the socket for the successor; open requests and streams stay open."""
+        """Release the ports and the sockets for the successor; open requests and streams of HTTP stay open."""
         self.page.close()
-        await self._pod_resources.close()
+        await self._close_sockets()
         await self._listeners.stop_listening()
+
+    async def _close_sockets(self) -> None:
+        await self._pod_resources.close()
+        if self._pods_api is not None:
+            await self._pods_api.close()
 
     async def drain(self) -> None:
         """Wait for the open requests and streams, for a bounded time."""

@@ -91,7 +91,7 @@ _GATES = {
     "sources": "WatchListClient",
     "podsync volume": "AtomicWriteVolumeUserFields EmptyDirVolumeMode",
     "podsync status": "VolumeBindMountOptions",
-    "bootstrap server": "ContainerCheckpoint",
+    "bootstrap server": "ContainerCheckpoint PodsAPI",
     "pleg podsync": "GRPCContainerProbeTLS H2CContainerProbe HugepageAwareEviction",
 }
 # Followed by a running service: no restart. `feature_gates` and `document` have rows of their own above.

@@ -1,4 +1,4 @@
-"""A gRPC server on a Unix socket of this node: unary methods, with errors in Go's names.
+"""A gRPC server on a Unix socket of this node: methods with one answer or a stream of them, with errors in Go's names.
 
 The socket appears under its name when it takes calls. It is made beside that name and renamed: gRPC removes the path
 that it bound when it ends, which a successor's socket must survive.
@@ -9,7 +9,7 @@ import contextlib
 import errno
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ _CODES = {
     "ResourceExhausted": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "InvalidArgument": grpc.StatusCode.INVALID_ARGUMENT,
     "Internal": grpc.StatusCode.INTERNAL,
+    "NotFound": grpc.StatusCode.NOT_FOUND,
+    "FailedPrecondition": grpc.StatusCode.FAILED_PRECONDITION,
 }
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
@@ -37,8 +39,7 @@ _OPTIONS = (
 
 
 class CallRefusedError(Exception):
-    """A call is answered with an error. `code`: Go's name of it, one of Unknown, ResourceExhausted, InvalidArgument and
-    Internal; `str()` is the text."""
+    """A call is answered with an error. `code`: Go's name of it, one of _CODES; `str()` is the text."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -52,10 +53,17 @@ class Method(Struct, frozen=True):
     handle: Callable[[Any], Awaitable[Message]]
 
 
+class StreamMethod(Struct, frozen=True):
+    """One method with a stream of answers, which ends when the handler does. It raises CallRefusedError."""
+
+    request: type[Message]
+    handle: Callable[[Any], AsyncIterator[Message]]
+
+
 class SocketServer:
     """Serves `services`, methods by name by service name, on the socket at `path` between `start` and `stop`."""
 
-    def __init__(self, path: Path, services: Mapping[str, Mapping[str, Method]]) -> None:
+    def __init__(self, path: Path, services: Mapping[str, Mapping[str, Method | StreamMethod]]) -> None:
         self._path, self._services = path, services
         self._server: Any = None
 
@@ -112,19 +120,18 @@ class SocketServer:
             await server.stop(1.0)
 
 
-def _handler(name: str, method: Method) -> Any:
-    async def answer(request: Message | None, context: Any) -> Message:
-        code, text = "Internal", "internal error"
-        try:
-            if request is None:
-                raise CallRefusedError("InvalidArgument", f"the request of {name} cannot be decoded")
-            return await method.handle(request)
-        except CallRefusedError as refused:
-            code, text = refused.code, str(refused)
-        except Exception:
-            log.exception("%s failed", name)
-        await context.abort(_CODES[code], text)
+def _handler(name: str, method: Method | StreamMethod) -> Any:
+    handle: Any = method.handle
+
+    async def answer(request: Message | None, context: Any) -> Any:
+        async with _aborting(name, context):
+            return await handle(_decoded(name, request))
         raise AssertionError("abort raises")
+
+    async def stream(request: Message | None, context: Any) -> AsyncIterator[Message]:
+        async with _aborting(name, context):
+            async for message in handle(_decoded(name, request)):
+                yield message
 
     def decoded(data: bytes) -> Message | None:
         message = method.request()
@@ -133,6 +140,29 @@ def _handler(name: str, method: Method) -> Any:
             return message
         return None
 
-    return grpc.unary_unary_rpc_method_handler(
-        answer, request_deserializer=decoded, response_serializer=lambda message: message.SerializeToString()
+    kind, handler = (
+        (grpc.unary_stream_rpc_method_handler, stream)
+        if isinstance(method, StreamMethod)
+        else (grpc.unary_unary_rpc_method_handler, answer)
     )
+    return kind(handler, request_deserializer=decoded, response_serializer=lambda message: message.SerializeToString())
+
+
+def _decoded(name: str, request: Message | None) -> Message:
+    if request is None:
+        raise CallRefusedError("InvalidArgument", f"the request of {name} cannot be decoded")
+    return request
+
+
+@contextlib.asynccontextmanager
+async def _aborting(name: str, context: Any) -> AsyncIterator[None]:
+    """Answer the call with the error that the block raises."""
+    code, text = "Internal", "internal error"
+    try:
+        yield
+        return
+    except CallRefusedError as refused:
+        code, text = refused.code, str(refused)
+    except Exception:
+        log.exception("%s failed", name)
+    await context.abort(_CODES[code], text)

@@ -41,6 +41,7 @@ def directories(config: EffectiveConfig) -> list[tuple[Path, int]]:
     return [
         (root, 0o750),
         *((root / name, 0o750) for name in below_root),
+        *([(root / "pods-api", 0o750)] if enabled(config.feature_gates, "PodsAPI") else ()),
         *([(root / "checkpoints", 0o700)] if enabled(config.feature_gates, "ContainerCheckpoint") else ()),
         (pod_logs, 0o750),
         (pod_logs.parent / "containers", 0o755),  # podsync makes links to the logs there

@@ -12,6 +12,7 @@ from services.bootstrap.adapters import layout
 from services.bootstrap.adapters.layout import make_layout
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
+from shared.model.frozen_copy import replace
 
 
 @pytest.fixture(params=[0o077, 0o022, 0o000])
@@ -53,6 +54,11 @@ def test_modes_are_the_kubelets_whatever_the_umask(tmp_path: Path) -> None:
         "log/pods": 0o750,
         "log/containers": 0o755,
     }
+
+
+def test_the_directory_of_the_pods_api_is_made_with_its_gate(tmp_path: Path) -> None:
+    make_layout(replace(config(tmp_path), feature_gates={"PodsAPI": True}))
+    assert modes(tmp_path)["lib/kubelet/pods-api"] == 0o750
 
 
 def test_what_exists_keeps_its_mode(tmp_path: Path) -> None:
