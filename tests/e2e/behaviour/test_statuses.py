@@ -1,12 +1,16 @@
 """What the status of a pod shows at each stage of its lifetime, on a real runtime and a real API server."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
+import grpc
 import pytest
 import pytest_asyncio
 
 from shared.kube import paths
 from shared.model.objects import Object
+from shared.plugin_grpc import pods_v1alpha1_pb2 as v1alpha1
+from shared.plugin_grpc.pod_encoding import decode_pod, encode_pod
 from tests.support.agents.agent import NODE
 from tests.support.agents.behaviour import Node, container, pod_of, status_of
 from tests.support.agents.conditions import condition_of
@@ -159,3 +163,22 @@ async def test_what_a_static_pod_shows_its_mirror_shows(node: Node) -> None:
         f"statuses-init-fails-{NODE}", lambda p: p["status"].get("phase") == "Failed", "to show it", WAIT_SECONDS
     )
     assert status_of(mirror, "setup")["state"]["terminated"]["exitCode"] == 3
+
+
+async def test_programs_of_the_node_watch_the_same_over_the_pods_api(node: Node) -> None:
+    name = "statuses-init-fails"
+    pod = await node.wait_phase(name, "Failed", WAIT_SECONDS)
+    options = (("grpc.use_local_subchannel_pool", 1),)
+    socket = node.agent.home.path / "kubelet/pods-api/pods-api.sock"
+    async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
+        watch: Any = channel.unary_stream(
+            "/v1alpha1.Pods/WatchPods",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=v1alpha1.WatchPodsEvent.FromString,
+        )(v1alpha1.WatchPodsRequest(), wait_for_ready=True, timeout=WAIT_SECONDS)
+        found = {}
+        while (event := await watch.read()).type != v1alpha1.INITIAL_SYNC_COMPLETE:
+            shown = decode_pod(event.pod)
+            found[shown.metadata.name] = shown
+    assert found[pod["metadata"]["name"]] == decode_pod(encode_pod(pod))
+    assert {GATED, f"statuses-sidecar-{NODE}"} <= found.keys()

@@ -16,7 +16,7 @@ from tests.support.clusters.cluster import Cluster
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.oci_image import BUSYBOX_IMAGE
 
-CONFIG = {"clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local"}
+CONFIG = {"clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local", "featureGates": {"PodsAPI": True}}
 PLANE = {"feature_gates": {"BoundServiceAccountTokenVolume": True, "EphemeralContainers": True}}
 
 
