@@ -1,4 +1,5 @@
-"""Volumes of a CSI driver with the real API server, its attach-detach controller and real mounts."""
+"""Volumes of a CSI driver, and one of a FlexVolume driver, with the real API server, its attach-detach controller and
+real mounts."""
 
 import asyncio
 import subprocess
@@ -128,9 +129,21 @@ def state() -> Iterator[Path]:
         yield Path(directory)
 
 
+@pytest.fixture(scope="module")
+def flex(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a FlexVolume driver that attaches volumes, for the node and for the controller."""
+    here = tmp_path_factory.mktemp("drivers") / "acme~disk"
+    here.mkdir()
+    (here / "attach").touch()
+    (here / "disk").symlink_to(Path(__file__).parents[1] / "programs" / "flex_driver.sh")
+    return here
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def csi(tmp_path_factory: pytest.TempPathFactory, state: Path) -> AsyncIterator[CsiCluster]:
-    async with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+async def csi(tmp_path_factory: pytest.TempPathFactory, state: Path, flex: Path) -> AsyncIterator[CsiCluster]:
+    plane = {"controller_manager_flags": {"flex-volume-plugin-dir": str(flex.parent)}}
+    config = {"volumePluginDir": str(flex.parent)}
+    async with Cluster(tmp_path_factory.mktemp("cluster"), plane=plane, config=config) as cluster:
         driver = Driver(cluster.agent.home.path / "kubelet", state)
         found = CsiCluster(cluster, driver)
         await found.csi_driver(
@@ -242,3 +255,26 @@ async def test_an_inline_volume_is_published_for_its_pod(csi: CsiCluster) -> Non
     await csi.cluster.delete_pod("inline")
     await csi.cluster.wait_gone("inline", seconds=WAIT)
     await csi.until(lambda: not csi.driver.mounts(), "every mount to be gone")
+
+
+async def test_a_volume_of_a_flex_driver_is_attached_by_the_controller_mounted_and_detached(
+    csi: CsiCluster, flex: Path
+) -> None:
+    await csi.run("flex", {"flexVolume": {"driver": "acme/disk"}})
+    await csi.cluster.wait_ready("flex", seconds=WAIT)
+    status = (await csi.cluster.node())["status"]
+    name = "acme/disk/v"
+    assert (status["volumesAttached"], status["volumesInUse"]) == ([{"name": name, "devicePath": "/dev/flex"}], [name])
+    assert (flex / "device").read_text() == "/dev/flex\n"
+    device = csi.cluster.agent.home.path / "kubelet/plugins/kubernetes.io/flexvolume/acme/disk/mounts/v"
+    await csi.until((device / "file").exists, "the file of the pod on the device")
+    pid = csi.cluster.agent.kill("volume")
+    await csi.cluster.agent.wait_back("volume", pid, seconds=WAIT_SECONDS)
+    await csi.cluster.delete_pod("flex")
+    await csi.cluster.wait_gone("flex", seconds=WAIT)
+
+    def calls() -> list[str]:
+        return [call for call in (flex / "calls").read_text().splitlines() if call in ("unmountdevice", "detach")]
+
+    await csi.until(lambda: "detach" in calls(), "the controller to detach the volume")
+    assert calls() == ["unmountdevice", "detach"] and not device.exists()

@@ -30,7 +30,7 @@ def volume_of(**source: Any) -> FlexVolume:
     persistent = PersistentVolume(name="pv-1", spec={"flexVolume": flex}, annotations={}, claim={})
     found = persistent_volume_spec(POD, persistent, node)
     assert isinstance(found, VolumeSpec) and isinstance(found.source, FlexVolume)
-    assert (found.unique_name, found.attachable) == ("flexvolume-acme/disk/pv-1", True)
+    assert (found.unique_name, found.attachable) == ("acme/disk/pv-1", True)
     return found.source
 
 
@@ -84,7 +84,7 @@ def test_a_device_is_waited_for_mounted_and_unmounted_with_options_that_are_of_n
     path = machine.set_up()
     assert json.loads((path / "mounted").read_text())["kubernetes.io/pod.name"] == "web"
     machine.restart()
-    assert machine.found() == (["acme/disk/pv-1"], ["flexvolume-acme/disk/pv-1"])
+    assert machine.found() == (["acme/disk/pv-1"], ["acme/disk/pv-1"])
     machine.tear_down()
     assert machine.found() == (["acme/disk/pv-1"], [])
     machine.unmount_device()

@@ -20,7 +20,7 @@ DRIVER = Path(__file__).parents[2] / "programs" / "flex_driver.py"
 COMMANDS = ("init", "mount", "unmount")
 DEVICE_COMMANDS = ("waitforattach", "mountdevice", "mount", "unmount", "unmountdevice")  # of a driver that attaches
 STEPS = ("calling", "answered")
-UNIQUE_NAME = "flexvolume-acme/disk/flex"
+UNIQUE_NAME = "acme/disk/flex"
 
 
 class KilledError(BaseException):

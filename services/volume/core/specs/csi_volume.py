@@ -274,5 +274,6 @@ def _pairs(value: object) -> Pairs:
 def driver_of(name: str) -> str:
     """Return the driver in the unique name of a CSI volume or FlexVolume; "" = it is of no driver."""
     before, mark, _ = name.partition("^")
-    driver, _, _ = name.removeprefix("flexvolume-").rpartition("/")
-    return before.rpartition("/")[2] if mark else driver if name.startswith("flexvolume-") else ""
+    if mark:
+        return before.rpartition("/")[2]
+    return "" if name.startswith("kubernetes.io/") else name.rpartition("/")[0]

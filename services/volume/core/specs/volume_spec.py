@@ -75,8 +75,9 @@ class VolumeSpec:
 
 
 def unique_name(plugin: str, volume_name: str) -> str:
-    """Return `<plugin>/<volume name>` (volumes.md 2.6). Each FlexVolume driver is a plugin `flexvolume-<driver>`."""
-    return f"flexvolume-{volume_name}" if plugin == FLEX_VOLUME else f"{plugin}/{volume_name}"
+    """Return `<plugin>/<volume name>` (volumes.md 2.6). A FlexVolume driver is a plugin of its own there, and its name
+    the first part of the volume name."""
+    return volume_name if plugin == FLEX_VOLUME else f"{plugin}/{volume_name}"
 
 
 class Refused(msgspec.Struct, frozen=True):
