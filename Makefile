@@ -111,10 +111,12 @@ quick: venv  ## check and the tests that need neither root nor a runtime
 
 # By directory, the longest first: four at a time, for some wait while others work. Each collects only its own tests.
 QUICK = $(BIN)/pytest -p tests.queue.compiled -p tests.queue.lane -o console_output_style=classic -m "not root and not long" --hypothesis-profile=quick
+# Tests of the programs that measure and disturb nodes: `make test` runs them.
+OF_TOOLS = bench chaos soak
 QUICK_LANES = quick-unit quick-service quick-podsync quick-cli quick-volume quick-architecture quick-simulation
 .PHONY: $(QUICK_LANES)
 quick-unit:
-	@$(QUICK) tests/unit --ignore=tests/unit/podsync --ignore=tests/unit/volume
+	@$(QUICK) tests/unit $(addprefix --ignore=tests/unit/,podsync volume $(OF_TOOLS))
 quick-podsync:
 	@$(QUICK) tests/unit/podsync tests/service/podsync
 quick-volume:

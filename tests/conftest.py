@@ -17,7 +17,7 @@ from tests.support.installed.chosen_programs import put_containerd_on_path
 from tests.support.installed.lacking import lack, lacking_for_root
 from tests.support.waits.deadline import SLOWNESS
 from tests.support.waits.waiting import MAX_LOAD, MAX_WAIT_SECONDS, max_wait_seconds, read_usage, waited_seconds
-from tests.unit.examples import QUICK
+from tests.unit.examples import QUICK, mark_shares
 
 # A machine that does other things as well makes no example wrong. The same examples are drawn each time, so that no
 # unrelated change turns red; `make night` draws new ones.
@@ -38,8 +38,10 @@ def _lane(item: pytest.Item) -> str:
     return item.path.relative_to(_TESTS).parts[0]
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests marked `night` run with NIGHT=1, which `make night` sets. A slow machine gets longer limits."""
+    mark_shares(items)
     for item in items if SLOWNESS > 1 else ():
         _lengthen_limit(item)
     if os.environ.get("NIGHT"):

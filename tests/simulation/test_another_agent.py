@@ -29,6 +29,7 @@ def taken_twice(*faults: Fault) -> Verdict:
     return run(Workload((pod,)), (*taken, *faults), 1)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("point", ["", *CRASH_POINTS["podsync"]])
 def test_a_static_pod_runs_once_at_any_time_also_where_podsync_is_killed(point: str) -> None:
     kills = (Kill(BACK + 0.1, "podsync", 0, 0, point, 0.3),) if point else ()

@@ -87,6 +87,7 @@ def test_an_undisturbed_node_keeps_what_pods_need(reached: Reached) -> None:
     assert verdict.state["claims"] == {"prepared": wanted, "in the record": wanted, "in the checkpoint": wanted}
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("point", "state"), each())
 def test_what_pods_need_is_prepared_in_the_end_and_nothing_else(reached: Reached, point: str, state: str) -> None:
     killed = False
@@ -98,6 +99,7 @@ def test_what_pods_need_is_prepared_in_the_end_and_nothing_else(reached: Reached
     assert killed or state in ("dies", "silent"), "it was never killed there"
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -154,6 +156,7 @@ def test_a_disturbed_node_ends_with_the_claims_of_an_undisturbed_one(part: int) 
         os.chdir(before)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("keeps", [True, False], ids=["the runtime lists ended pods", "the runtime has lost its pods"])
 def test_after_a_restart_of_the_machine_claims_are_prepared_before_their_containers_run_again(
     reached: Reached, keeps: bool

@@ -52,6 +52,7 @@ def test_no_fault_decides_what_a_probe_finds() -> None:
     assert probes and "DeadlineExceeded" not in probes
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.long] if name == "unmounts-early" else []) for name in sorted(MUTANTS)],
@@ -86,6 +87,7 @@ def test_violations_of_one_kind_are_distinguished_from_others() -> None:
     assert kind_of("a phase goes back") != kind_of("attempt 1 is made")
 
 
+@pytest.mark.long
 def test_a_failing_mutant_seed_prints_numbered_lines_and_the_violation() -> None:
     for seed in WITHIN:
         _, text, failed = work(seed, "kills-at-once")

@@ -1,6 +1,10 @@
-"""How many examples hypothesis draws: `make test` all of them, `make quick` (its profile) a share of each test's."""
+"""How many of its examples of hypothesis, and of its cases, a test has in `make quick`; `make test` runs all."""
+
+from collections import Counter
+from collections.abc import Iterable
 
 import hypothesis
+import pytest
 
 QUICK = 4  # one in so many
 
@@ -8,3 +12,21 @@ QUICK = 4  # one in so many
 def examples(number: int) -> int:
     """For `settings(max_examples=...)`: the number, or its share in the short lane."""
     return number // QUICK if hypothesis.settings.get_current_profile_name() == "quick" else number
+
+
+def is_in_share(case: int, of: int) -> bool:
+    """Whether `make quick` runs the case with this number of a test that is marked `share(of)`: one of each `of` that
+    follow each other, by turns the first, the second and so on, so that each value of each argument comes."""
+    return case % of == case // of % of
+
+
+def mark_shares(items: Iterable[pytest.Item]) -> None:
+    """Mark as `long` what is not in the share of a test that is marked `share`."""
+    cases: Counter[str] = Counter()
+    for item in items:
+        if (share := item.get_closest_marker("share")) is None or item.get_closest_marker("long") is not None:
+            continue
+        test = item.nodeid.partition("[")[0]
+        if not is_in_share(cases[test], share.args[0]):
+            item.add_marker("long")
+        cases[test] += 1

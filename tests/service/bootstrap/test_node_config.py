@@ -116,6 +116,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("what", BAD)
 @pytest.mark.parametrize("good", [False, True])
 def test_a_bad_configuration_is_reported_and_the_last_known_good_or_the_local_one_is_used(

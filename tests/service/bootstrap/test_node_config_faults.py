@@ -132,6 +132,7 @@ async def test_an_invalid_local_configuration_prevents_neither_a_change_nor_a_re
         assert stage.max_pods == 7, "the local configuration cannot be used"
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("record", ["assigned", "last-known-good"])
 @pytest.mark.parametrize("content", [b"", b"apiVersion: kubelet.config", b"\xff\xfe", b"a: " * 10_000])
 def test_a_damaged_record_never_keeps_the_agent_from_starting(make: Make, record: str, content: bytes) -> None:
@@ -166,6 +167,7 @@ async def test_a_truncated_checkpoint_is_reported(make: Make) -> None:
 POINTS = ("written", "downloaded", "assigned", "promoted", "rejected")
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("point", POINTS)
 def test_after_a_kill_between_two_steps_the_steps_go_on(make: Make, point: str) -> None:
     @on_virtual_time

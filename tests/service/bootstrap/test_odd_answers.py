@@ -48,6 +48,7 @@ def put_between(stage: Stage, created: Object | None = None, listed: Object | No
     stage._connect = lambda run_dir: Between(connect(run_dir), created, listed)  # type: ignore[method-assign]
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize(
     ("created", "listed"),
@@ -133,6 +134,7 @@ async def test_a_store_that_was_lost_is_filled_by_whatever_is_in_force(tmp_path:
     assert stage.users == [NODE]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("lifetime", "most"), [(60.0, 61), (600.0, 10), (30.0, 7)])
 @on_virtual_time
 async def test_short_certificates_follow_each_other_without_a_gap_and_without_a_storm(

@@ -187,6 +187,7 @@ def test_a_list_without_an_end_is_left(server: Server) -> None:
         api.pods("n1")
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(
     ("status", "document", "text"),
     [
@@ -284,6 +285,7 @@ def test_a_kubeconfig_that_changes_is_read_again(server: Server, kubeconfig: str
     assert [authorization for _, authorization in server.requests] == [f"Bearer {TOKEN}", "Bearer another-token"]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("status", "text"),
     [(403, "answers 403 .*do the credentials"), (404, "is n1 the name of the Node"), (0, "does not answer")],

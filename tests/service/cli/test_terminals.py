@@ -87,6 +87,7 @@ def words_and_arguments(stage: Stage, words: tuple[str, ...]) -> list[str]:
     return [*words, *arguments]
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("words", commands(main), ids=" ".join)
 def test_a_pipe_without_utf8_gets_text_without_colours(stage: Stage, words: tuple[str, ...]) -> None:
     # The installed program: an interpreter chooses its encoding when it starts.
@@ -100,6 +101,7 @@ def test_a_pipe_without_utf8_gets_text_without_colours(stage: Stage, words: tupl
     assert answer.returncode in (0, 1, 2, 3), answer
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("words", commands(main), ids=" ".join)
 def test_a_pipe_that_is_closed_ends_the_command_without_a_message(stage: Stage, words: tuple[str, ...]) -> None:
     reader, writer = os.pipe()
@@ -112,6 +114,7 @@ def test_a_pipe_that_is_closed_ends_the_command_without_a_message(stage: Stage, 
     assert answer.returncode in (0, 1, 2, 3), answer
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("output", ["closed pipe", "closed terminal", "full disk", "none"])
 def test_a_command_that_must_not_end_half_way_goes_on_without_output(output: str) -> None:
     program = "from services.cli.terminal import output; import os; "
@@ -136,6 +139,7 @@ def test_a_command_that_must_not_end_half_way_goes_on_without_output(output: str
     os.close(done)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
 @pytest.mark.parametrize("words", [("status",), ("pods", "list"), ("explain",), ("exec",)], ids=" ".join)
 def test_a_command_without_standard_streams_ends_as_with_them(
@@ -151,6 +155,7 @@ def test_a_command_without_standard_streams_ends_as_with_them(
     assert bool(answer.stdout) == bool(open_streams.stdout) if "1" not in closed else not answer.stdout
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("words", commands(main), ids=" ".join)
 def test_a_narrow_terminal_without_colours(stage: Stage, words: tuple[str, ...]) -> None:
     ours, theirs = pty.openpty()

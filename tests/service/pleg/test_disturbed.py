@@ -51,6 +51,7 @@ async def disturb(world: PlegWorld, rng: random.Random, step: int) -> None:
             world.runtime.break_events()
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(10))
 @on_virtual_time
 async def test_after_any_disturbance_the_stream_has_what_the_runtime_has(seed: int) -> None:

@@ -279,6 +279,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("point", ["removed", "packing", "packed", "renamed", "reopened"])
 async def test_a_kill_at_any_step_is_repaired_by_the_next_rotation(writer: Writer, tmp_path: Path, point: str) -> None:
     path = await writer.start()

@@ -355,6 +355,7 @@ POINTS = [f"podsync.shutdown.{step} {number}" for step in ("saved", "published")
 POINTS += [f"podsync.{step}.KillPod {number}" for step in ("saved", "published", "acted") for number in (1, 3)]
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_kill_at_this_point_ends_as_without_it(point: str, tmp_path: Path) -> None:
     number = int(point.partition(" ")[2])

@@ -87,6 +87,7 @@ def images_of(recording: dict[str, Any]) -> list[str]:
     return [container["image"] for container in recording["api_pod"]["spec"]["containers"]]
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("name", RUNS_UNTIL_DELETED)
 async def test_the_calls_for_a_pod_that_runs_until_it_is_deleted(tmp_path: Path, name: str) -> None:
     recorded = recording(name)

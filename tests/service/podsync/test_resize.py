@@ -129,6 +129,7 @@ async def undisturbed(directory: Path, root: Path, before: dict[str, str], after
 undisturbed_states: dict[str, dict[str, Any]] = {}
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_kill_at_this_point_ends_as_without_it(
     point: str, amounts: tuple[dict[str, str], dict[str, str]], tmp_path: Path, cgroups: Path

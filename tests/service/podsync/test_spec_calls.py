@@ -126,6 +126,7 @@ async def test_variables_come_from_a_file_in_a_volume(tmp_path: Path) -> None:
         assert stage.runtime.requests("CreateContainer")[0]["config"]["envs"] == [{"key": "E", "value": "from a file"}]
 
 
+@pytest.mark.long
 async def test_files_of_variables_that_take_long_to_read_delay_no_other_pod(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

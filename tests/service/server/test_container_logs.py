@@ -254,6 +254,7 @@ async def test_many_followers_see_the_same_lines(server: Running, log: Path) -> 
         await follower.__aexit__()
 
 
+@pytest.mark.long
 async def test_a_long_log_arrives_whole_while_health_is_answered(server: Running, tmp_path: Path) -> None:
     path = pod_log(tmp_path)
     path.write_bytes(line("x" * 200) * 200_000)
@@ -269,6 +270,7 @@ async def test_a_long_log_arrives_whole_while_health_is_answered(server: Running
     assert answered > 3
 
 
+@pytest.mark.long
 async def test_a_client_that_does_not_read_does_not_fill_the_memory(server: Running, tmp_path: Path) -> None:
     path = pod_log(tmp_path)
     path.write_bytes(line("x" * 200) * 400_000)

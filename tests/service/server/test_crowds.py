@@ -205,6 +205,7 @@ async def test_requests_behind_one_that_waits_are_held_a_few_kibibytes_at_a_time
         await close(streams)
 
 
+@pytest.mark.long
 async def test_an_answer_that_is_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "MAX_REQUEST_SECONDS", 1.0)
     async with listening() as listener:

@@ -44,6 +44,7 @@ def busy() -> Iterator[None]:
     thread.join()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("busy")
 async def test_a_profile_counts_the_cpu_time_of_the_processes(server: MainListener) -> None:
     counted, deadline = set[str](), time.monotonic() + WAIT_SECONDS

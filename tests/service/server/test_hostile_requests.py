@@ -166,6 +166,7 @@ async def settled(server: MainListener, connections: int) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_requests_of_any_kind(server: MainListener, seed: int, caplog: pytest.LogCaptureFixture) -> None:
     chance, before = random.Random(seed), memory()
@@ -181,6 +182,7 @@ async def test_requests_of_any_kind(server: MainListener, seed: int, caplog: pyt
     assert memory() - before <= MOST_GROWTH
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_streams_that_break_off_anywhere(
     server: MainListener, backend: Backend, seed: int, caplog: pytest.LogCaptureFixture
@@ -227,6 +229,7 @@ async def test_streams_that_break_off_anywhere(
     assert memory() - before <= MOST_GROWTH
 
 
+@pytest.mark.long
 async def test_heads_of_ten_mebibytes_and_heads_that_never_end(
     server: MainListener, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -258,6 +258,7 @@ PROTECTED = {
 }
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(("path", "subresource"), PROTECTED.items())
 @pytest.mark.parametrize(
     ("method", "credentials", "refusal"),

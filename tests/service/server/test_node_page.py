@@ -232,6 +232,7 @@ async def test_one_page_too_many_of_a_client_is_refused_until_another_leaves(
     assert (await (await opened()).next())[0] == "state"
 
 
+@pytest.mark.long
 async def test_a_page_that_does_not_read_is_dropped_and_delays_no_other(
     server: MainListener, node: PageNode, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
@@ -301,6 +302,7 @@ async def test_a_stream_ends_after_a_while_so_that_the_right_is_reviewed_again(
     assert content.endswith(b"\n\n") and events.response.closed
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("site", "mode", "target", "status"),
     [

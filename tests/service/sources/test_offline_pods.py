@@ -344,6 +344,7 @@ async def test_objects_that_cannot_be_read_delay_the_record_by_one_wait_together
         assert len(recorded(node)) == 15
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("code", [401, 403, 503])
 @on_virtual_time
 async def test_a_record_becomes_older_while_the_api_server_answers_with_errors(tmp_path: Path, code: int) -> None:
@@ -418,6 +419,7 @@ async def test_a_rotated_secret_of_a_volumes_driver_is_recorded_anew(tmp_path: P
         assert found is not None and found["data"]["password"] == "bmV3"
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("strategy", ["Get", "Cache", "Watch"])
 @on_virtual_time
 async def test_without_changes_the_record_is_not_saved_again(tmp_path: Path, strategy: str) -> None:

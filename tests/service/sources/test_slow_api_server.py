@@ -66,6 +66,7 @@ async def test_lists_that_take_twenty_seconds_each_are_read(tmp_path: Path) -> N
 REFUSALS = pytest.mark.parametrize(("code", "retry_after"), [(429, 1.0), (429, 30.0), (503, 1.0), (500, None)])
 
 
+@pytest.mark.share(4)
 @REFUSALS
 @on_virtual_time
 async def test_two_minutes_of_refusals_cost_no_requests(tmp_path: Path, code: int, retry_after: float | None) -> None:
@@ -80,6 +81,7 @@ async def test_two_minutes_of_refusals_cost_no_requests(tmp_path: Path, code: in
         assert (lists(node), node.troubles()) == (before, ())
 
 
+@pytest.mark.share(4)
 @REFUSALS
 @on_virtual_time
 async def test_a_watch_that_is_refused_for_two_minutes_backs_off_and_resumes(
@@ -225,6 +227,7 @@ async def test_in_an_outage_only_the_list_of_our_node_is_sent_and_that_rarely(tm
         assert set(sent) == {f"GET {paths.NODES}"} and 4 <= len(sent) <= 10
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("strategy", ["Watch", "Cache", "Get"])
 @on_virtual_time
 async def test_objects_are_read_while_each_list_and_get_takes_twenty_seconds(tmp_path: Path, strategy: str) -> None:
@@ -255,6 +258,7 @@ async def test_objects_are_read_while_each_list_and_get_takes_twenty_seconds(tmp
 PLACES = {"PersistentVolumeClaim": volume_claims.MAX_READS, "Secret": fetched_objects.MAX_READS}
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("kind", PLACES)
 @on_virtual_time
 async def test_reads_without_an_answer_hold_up_no_other_and_are_not_too_many(tmp_path: Path, kind: str) -> None:

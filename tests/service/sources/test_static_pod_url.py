@@ -176,6 +176,7 @@ BAD = {
 }
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("bad", sorted(BAD))
 async def test_a_bad_answer_leaves_the_pods_and_a_good_one_counts_again(node: Node, bad: str) -> None:
     server = WebServer(answer(pod_list(pod("a"))))

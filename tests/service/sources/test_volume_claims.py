@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from services.sources.controllers import volume_claims
 from shared.model.objects import Object
 from tests.fakes.virtual_time import on_virtual_time
@@ -69,6 +71,7 @@ async def test_a_claim_that_is_bound_later_shows_within_seconds_and_is_then_read
         assert node.asked("GET", "/data") - before <= 3
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_claim_that_is_bound_late_does_not_wait_for_the_many_that_are_bound(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
@@ -88,6 +91,7 @@ async def test_a_claim_that_is_bound_late_does_not_wait_for_the_many_that_are_bo
         await node.until(lambda: VOLUME_KEY in node.changed.state, within=volume_claims.UNBOUND.cap + 1)
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_many_claims_that_are_not_bound_leave_most_of_the_rate_limit_to_others(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:

@@ -194,6 +194,7 @@ async def test_the_calls_of_a_driver_are_counted_with_their_codes(cluster: CsiCl
     }
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "UNAVAILABLE after", "INTERNAL after", "twice"])
 async def test_a_call_with_an_uncertain_or_repeated_outcome_is_taken_away_in_the_end(
     cluster: CsiCluster, code: str
@@ -247,6 +248,7 @@ async def test_a_driver_that_lies_about_unpublishing_keeps_the_data_and_the_dire
     assert (cluster.driver.volume("data") / "file").read_text() == "data"
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("broken", ['{"specVolID":"pv-1"', "[" * 100_000, '{"driverName":"\\ud800"}'])
 async def test_a_record_that_is_broken_is_an_error_that_names_it(cluster: CsiCluster, broken: str) -> None:
     cluster.bind()

@@ -24,6 +24,7 @@ async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
         yield cluster
 
 
+@pytest.mark.share(5)
 @pytest.mark.parametrize("block", [False, True])
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_kill_at_a_call_leaves_the_mounts_of_an_undisturbed_run(
@@ -65,6 +66,7 @@ async def test_a_kill_at_a_call_leaves_the_mounts_of_an_undisturbed_run(
     assert cluster.driver.volume("data").is_dir()
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("method", ["NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"])
 @pytest.mark.parametrize("fault", ["die", "die after"])
 async def test_a_driver_that_dies_in_a_call_is_called_again_when_it_is_back(

@@ -73,6 +73,7 @@ async def test_a_driver_that_does_not_answer_what_it_can_do_mounts_nothing(clust
         await cluster.until_mounted("a")
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("fault", ["answers twice", "garbage"])
 @pytest.mark.parametrize("method", ["NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"])
 async def test_an_answer_that_is_no_answer_leaves_nothing_behind(cluster: CsiCluster, method: str, fault: str) -> None:

@@ -176,6 +176,7 @@ _FAILURES = {
 }
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(("method", "fault"), _FAILURES)
 async def test_a_plugin_that_fails_is_not_connected_until_it_serves_and_delays_no_other(
     plugins: Plugins, method: str, fault: str, monkeypatch: pytest.MonkeyPatch
@@ -240,6 +241,7 @@ async def test_plugins_are_registered_and_followed_after_an_unexpected_failure(
     assert record.keys() == {GPU, NIC}
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("fault", "text"),
     [
@@ -258,6 +260,7 @@ async def test_a_list_beyond_the_bounds_ends_the_connection(plugins: Plugins, fa
         assert not found.connected and healthy(found) == []
 
 
+@pytest.mark.long
 async def test_a_list_of_ten_thousand_devices_is_published(plugins: Plugins) -> None:
     ids = [f"device-{number:05}" for number in range(10_000)]
     plugin = plugins.plugin(devices=devices_of(*ids, nodes=(0,)))

@@ -92,6 +92,7 @@ async def test_the_plugin_is_called_before_a_container_starts(plugins: Plugins) 
         assert plugin.calls("PreStartContainer") == [["a", "b"]]
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("method", CALLS)
 @pytest.mark.parametrize(
     ("fault", "text"),

@@ -101,6 +101,7 @@ async def test_devices_of_a_driver_that_hangs_stop_no_device_of_another(
             await until_logged(node, f"unmount device {disk}")
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     "point",
     [

@@ -78,6 +78,7 @@ def ending_at(monkeypatch: pytest.MonkeyPatch, point: str) -> Iterator[asyncio.E
         yield reached
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_kill_at_a_call_leaves_what_an_undisturbed_run_leaves(
@@ -88,6 +89,7 @@ async def test_a_kill_at_a_call_leaves_what_an_undisturbed_run_leaves(
     await mount_and_unmount(node, monkeypatch, step, command)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("command", DEVICE_COMMANDS)
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_kill_at_a_call_for_a_device_leaves_what_an_undisturbed_run_leaves(

@@ -117,6 +117,7 @@ async def test_a_pod_that_runs_keeps_a_claim_that_its_item_names_no_longer(node:
         assert driver.calls(UNPREPARE) == [["extended"]]
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("ends", [False, True])
 async def test_a_kill_leaves_a_claim_prepared_where_a_pod_needs_it_and_else_not(
@@ -157,6 +158,7 @@ async def test_a_kill_leaves_a_claim_prepared_where_a_pod_needs_it_and_else_not(
             assert driver.prepared() == nic.prepared() == {"uid-of-gpu": "gpu"}
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b'{"boot": "b", "claims": [{"uid": 1}]}', b"\xff\xff", b'{"claims": 7}']
 )

@@ -215,6 +215,7 @@ async def test_a_claim_that_is_deleted_or_reserved_for_others_stays_with_a_pod_t
         assert driver.calls(PREPARE) == [["gpu"], ["other"]] and node.read["gpu"] == 1
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(
     ("fault", "text"),
     [
@@ -426,6 +427,7 @@ async def test_a_pod_that_waits_reads_nothing_again_when_a_driver_of_others_come
         assert node.read["unknown"] == 1
 
 
+@pytest.mark.long
 async def test_many_pods_of_one_driver_are_prepared(node: ClaimNode) -> None:
     driver = node.started_driver()
     driver.fault(PREPARE, "slow")

@@ -292,6 +292,7 @@ async def test_a_podsync_that_lost_its_records_and_finds_the_pod_again_keeps_its
     assert data.read_text() == "kept"
 
 
+@pytest.mark.long
 async def test_fifty_pods_come_and_go(node: Node) -> None:
     node.admitted.mark_complete()
     async with node.volume():

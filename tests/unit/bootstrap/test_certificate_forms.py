@@ -75,6 +75,7 @@ def test_the_subject_and_times_of_a_pair() -> None:
     assert "PRIVATE" not in repr(found)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("forms", [FORMS, CertificateChild()], ids=["here", "in the child"])
 @pytest.mark.parametrize(
     ("certificate", "key", "line"),

@@ -127,6 +127,7 @@ def test_a_long_line_is_shown_around_the_mistake(tmp_path: Path) -> None:
     assert line[caret.index("^") :].startswith('"maxPods"') and len(line) < 110
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(
     "text",
     [

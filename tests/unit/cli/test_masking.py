@@ -168,6 +168,7 @@ def test_other_texts_stay_readable(text: str) -> None:
     assert without_credentials(text) == text
 
 
+@pytest.mark.share(4)
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "part",

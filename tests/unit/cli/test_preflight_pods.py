@@ -154,6 +154,7 @@ def test_the_data_has_each_finding_and_each_reason() -> None:
     ]
 
 
+@pytest.mark.long
 def test_five_hundred_pods_take_no_longer_than_each_of_them() -> None:
     pods = [a_pod(name=f"p{n}", volumes=[{"name": f"v{v}", "emptyDir": {}} for v in range(20)]) for n in range(500)]
     begin = time.process_time()

@@ -83,6 +83,7 @@ def test_a_second_takeover_or_give_back_restarts_nothing() -> None:
     assert machine.starts == [Kubelet.BULKHEAD, Kubelet.OWN]
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("boots", [False, True])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("at", calls(Intent.TAKEOVER, Machine()))
@@ -102,6 +103,7 @@ def test_a_takeover_killed_at_any_call_is_continued_or_undone(at: int, after: bo
             assert is_given_back(machine)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("at", calls(Intent.GIVE_BACK, taken()))
 def test_a_give_back_killed_at_any_call_is_continued_or_undone(at: int, after: bool) -> None:
@@ -113,6 +115,7 @@ def test_a_give_back_killed_at_any_call_is_continued_or_undone(at: int, after: b
         assert machine.running is (Kubelet.BULKHEAD if command is Intent.TAKEOVER else Kubelet.OWN)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("at", calls(Intent.TAKEOVER, rolled_back()))
 def test_a_roll_back_killed_at_any_call_is_completed_by_either_command(at: int, after: bool) -> None:

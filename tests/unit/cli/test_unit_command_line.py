@@ -100,6 +100,7 @@ def test_a_comment_in_another_encoding_is_ignored_as_systemd_does(tmp_path: Path
     assert unit_variables(kubelet(files=(file,), optional=False)) == {"A": "1", "B": "2", "C": "3"}
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("optional", [False, True])
 def test_a_file_that_is_too_long_is_an_error_because_systemd_reads_it(tmp_path: Path, *, optional: bool) -> None:
     file = tmp_path / "kubelet"

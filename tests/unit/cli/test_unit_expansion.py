@@ -115,6 +115,7 @@ def test_later_files_win_over_earlier_ones_and_over_the_unit_and_what_is_unset_i
     assert variables == {"A": "second", "B": "unit"}
 
 
+@pytest.mark.long
 def test_a_large_file_is_read_in_time() -> None:
     for text in ("A='" + "x\n" * 400_000, 'A="' + "\\\n" * 400_000, "A=" + "\\ " * 400_000, "A=" + "'' " * 300_000):
         assert list(variables_of([], [text])) == ["A"]

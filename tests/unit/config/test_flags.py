@@ -176,6 +176,7 @@ def test_an_argument_without_end_is_refused_at_once(head: str) -> None:
         assert len(line) < 1000 and time.process_time() - begun < 1
 
 
+@pytest.mark.share(5)
 @pytest.mark.parametrize("name", sorted({flag.kind: flag.name for flag in FLAGS.values()}.values()))
 def test_the_longest_argument_a_program_can_get_is_read_at_once(name: str) -> None:
     for body in ("x", "1", ",", '"', '""', "=", "a=b,", "a:NoSchedule,", "0:", ";", "1h", "0", "."):

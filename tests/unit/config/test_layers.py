@@ -133,6 +133,7 @@ def flagged(layers: Layers, *arguments: str) -> Layers:
     return layers
 
 
+@pytest.mark.share(4)
 @EVERY_FIELD
 def test_what_is_not_given_has_the_default_of_the_table(field: Field) -> None:
     for layers in (empty_file(), empty_drop_ins()):
@@ -144,6 +145,7 @@ def test_what_is_not_given_has_the_default_of_the_table(field: Field) -> None:
     assert value_of(layers.data, field.key) == plain(wanted)
 
 
+@pytest.mark.share(4)
 @EVERY_FIELD
 def test_each_field_can_be_given_in_the_file(field: Field) -> None:
     layers = file(nested(field.key, sample(field)))
@@ -153,6 +155,7 @@ def test_each_field_can_be_given_in_the_file(field: Field) -> None:
     assert layers.given() == [field.key]
 
 
+@pytest.mark.share(4)
 @EVERY_FIELD
 def test_each_field_can_be_given_in_a_drop_in_which_wins_over_the_file(field: Field) -> None:
     for base in (empty_file(), file(nested(field.key, sample(field))), no_file()):
@@ -164,6 +167,7 @@ def test_each_field_can_be_given_in_a_drop_in_which_wins_over_the_file(field: Fi
         assert Origin(Layer.DROP_IN, "/c/1.conf:1:1") in where
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("field", [field for field in FIELDS if field.flag], ids=lambda field: field.key)
 def test_each_flag_wins_over_everything(field: Field) -> None:
     assert field.flag_kind is not None
@@ -176,6 +180,7 @@ def test_each_flag_wins_over_everything(field: Field) -> None:
         assert layers.places[field.key] == f"--{field.flag}"
 
 
+@pytest.mark.share(4)
 @EVERY_FIELD
 def test_an_explicit_zero_is_kept_or_is_the_default_by_the_table(field: Field) -> None:
     wanted = field.default if field.zero == UNSET else zero(field)
@@ -188,6 +193,7 @@ def test_an_explicit_zero_is_kept_or_is_the_default_by_the_table(field: Field) -
         assert reason == "/d/k.yaml:1:1"
 
 
+@pytest.mark.share(4)
 @EVERY_FIELD
 def test_null_in_a_drop_in_brings_back_the_default_of_the_file(field: Field) -> None:
     layers = dropped(file(nested(field.key, sample(field))), nested(field.key, None))

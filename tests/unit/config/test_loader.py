@@ -52,6 +52,7 @@ LARGE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", [list(LARGE)[:2], list(LARGE)[2:]], ids=["ten MiB", "just not refused unread"])
 def test_a_large_file_costs_little_memory_and_time(tmp_path: Path, names: list[str]) -> None:
     files = [tmp_path / name for name in names]

@@ -48,6 +48,7 @@ def threads_of(profile: Profile) -> set[str]:
     return {stack.thread for stack in profile.stacks}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("busy")
 def test_cpu_time_is_counted_where_it_is_used() -> None:
     stacks, threads, deadline = list[ProfiledStack](), {"idle"}, time.monotonic() + WAIT_SECONDS
@@ -116,6 +117,7 @@ async def test_the_verbosity_reaches_the_log() -> None:
     assert got == [4, 0, 2**31 - 1] == [answer.verbosity for answer in answers]
 
 
+@pytest.mark.long
 def test_the_main_thread_of_a_forked_process_is_sampled_too() -> None:
     """A service is a fork of supervisord. Before Python 3.12, threading gives the main thread of a fork the number that
     the main thread of its parent has."""

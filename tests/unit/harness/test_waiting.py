@@ -16,6 +16,7 @@ def test_a_sleep_is_a_wait() -> None:
     assert waited_seconds(begin, read_usage(), 1.0) > 0.2
 
 
+@pytest.mark.long
 def test_work_of_this_process_and_of_a_child_is_no_wait() -> None:
     begin = read_usage()
     deadline = time.thread_time() + 0.2

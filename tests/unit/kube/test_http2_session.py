@@ -97,6 +97,7 @@ def test_streams_that_are_reset_unread_leave_the_window_of_the_connection(monkey
         pair.pass_on()
 
 
+@pytest.mark.long
 def test_all_streams_full_still_leave_room_for_another() -> None:
     pair = Pair()
     pair.server.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 250})
@@ -171,6 +172,7 @@ class FakeTransport:
         self.is_aborted = True
 
 
+@pytest.mark.long
 async def test_a_server_that_reads_nothing_is_left_before_answers_to_it_pile_up() -> None:
     ended: list[Http2Connection] = []
     connection, transport = Http2Connection(ended.append), FakeTransport()

@@ -71,6 +71,7 @@ def test_a_file_with_two_links_counts_once_and_a_symlink_is_not_followed(tmp_pat
     assert disk_usage(root) == DiskUse(blocks(root, file, root / "c", root / "d"), 4)
 
 
+@pytest.mark.long
 def test_a_million_links_hide_nothing_that_is_found_after_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root := tmp_path / "root").mkdir()
     one = write(root / "linked", 1)

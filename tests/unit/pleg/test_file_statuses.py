@@ -105,6 +105,7 @@ def test_a_root_that_goes_while_it_is_read_ends_the_walk(tmp_path: Path) -> None
     assert list(FileStatuses(root / "none", Places(MAX_ASIDE_PARTS))) == []
 
 
+@pytest.mark.long
 def test_directories_that_grow_as_fast_as_they_are_read_hide_nothing_that_is_beside_them(tmp_path: Path) -> None:
     files, chains = set(), []
     for name in "abcd":

@@ -163,6 +163,7 @@ def _fixed_work() -> float:
     return thread_time() - before
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("reader", READERS)
 def test_no_text_takes_long_to_read(reader: str) -> None:
     slow = {}

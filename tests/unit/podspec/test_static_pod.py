@@ -36,6 +36,7 @@ def test_many_mistakes_are_a_short_text() -> None:
     assert len(str(error.value)) < 20_000
 
 
+@pytest.mark.long
 def test_a_pod_that_is_larger_than_a_message_may_be_is_refused() -> None:
     spec = manifest()["spec"]["containers"][0] | {"args": ["x" * MAX_POD_BYTES]}
     with pytest.raises(InvalidPod, match=f"bytes with defaults, {MAX_POD_BYTES} are the most"):

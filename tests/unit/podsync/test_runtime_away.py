@@ -24,6 +24,7 @@ def test_a_pod_waits_at_most_as_long_again_as_the_runtime_was_away(away: float) 
     assert play.running("u1") == [("c", 0)]
 
 
+@pytest.mark.long
 def test_a_runtime_that_stays_away_is_asked_every_five_seconds_however_long() -> None:
     play = a_play()
     play.fail_always["LookAtPod"] = ("Unavailable", "away")

@@ -231,6 +231,7 @@ def test_a_teardown_takes_everything_and_may_be_repeated(machines: Iterator[Mach
     assert machine.directories.uids() == []
 
 
+@pytest.mark.share(4)
 def test_a_set_up_killed_before_any_system_call_is_completed_by_the_next_process(machines: Iterator[Machine]) -> None:
     undisturbed = next(machines)
     undisturbed.set_up()
@@ -245,6 +246,7 @@ def test_a_set_up_killed_before_any_system_call_is_completed_by_the_next_process
     assert 4 < step < STEPS
 
 
+@pytest.mark.share(4)
 def test_only_a_volume_with_everything_in_place_is_found_complete(machines: Iterator[Machine]) -> None:
     undisturbed = next(machines)
     undisturbed.set_up()
@@ -260,6 +262,7 @@ def test_only_a_volume_with_everything_in_place_is_found_complete(machines: Iter
     assert step < STEPS
 
 
+@pytest.mark.share(4)
 def test_what_a_killed_set_up_leaves_is_found_and_torn_down(machines: Iterator[Machine]) -> None:
     for step in range(1, STEPS):
         machine = next(machines)
@@ -273,6 +276,7 @@ def test_what_a_killed_set_up_leaves_is_found_and_torn_down(machines: Iterator[M
         assert machine.directories.uids() == []
 
 
+@pytest.mark.share(4)
 def test_a_teardown_killed_before_any_system_call_is_completed_by_the_next_process(
     machines: Iterator[Machine],
 ) -> None:

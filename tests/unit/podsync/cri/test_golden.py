@@ -37,6 +37,7 @@ def test_there_are_enough_of_them_and_each_has_its_own_name() -> None:
     assert len(set(names_of)) == len(names_of)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(("case", "version"), CASES)
 def test_the_messages_match_the_reference(case: Case, version: str) -> None:
     sandbox, message = built(case, version)

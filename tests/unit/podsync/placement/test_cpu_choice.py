@@ -29,6 +29,7 @@ def draw_available(topology: MachineTopology, chance: random.Random) -> CpuSet:
     return available
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("spread", [False, True], ids=["packed", "spread"])
 @pytest.mark.parametrize("name", _EVEN)
 def test_of_all_sets_of_cpus_the_one_is_taken_that_the_order_of_the_reference_puts_first(

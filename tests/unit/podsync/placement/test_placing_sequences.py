@@ -12,6 +12,7 @@ _STEPS = 14
 _SEQUENCES = {"some": 8, "many": 1000}
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("policy", [*TopologyPolicy])
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("amount", ["some", pytest.param("many", marks=[pytest.mark.night, pytest.mark.timeout(1800)])])

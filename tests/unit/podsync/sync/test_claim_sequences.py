@@ -137,6 +137,7 @@ class ClaimWorld:
             self.volume.act()
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", [*range(40), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(40, 400))])
 def test_pods_start_and_end_with_their_claims_and_leave_none(seed: int) -> None:
     world = ClaimWorld(seed)
@@ -151,6 +152,7 @@ def test_pods_start_and_end_with_their_claims_and_leave_none(seed: int) -> None:
     assert all(world.play.running(uid) == [] for uid in world.play.containers)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_pod_that_stays_runs_in_the_end(seed: int) -> None:
     world = ClaimWorld(seed)

@@ -62,6 +62,7 @@ def reason(play: Play, name: str = "c") -> str:
     return str((found.get("waiting") or {}).get("reason", ""))
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("restarted", [False, True], ids=["in one process", "podsync restarted all the time"])
 @pytest.mark.parametrize(("run", "ends", "waits"), WAITS)
 def test_the_waits_are_the_kubelets(run: int, ends: tuple[str, ...], waits: tuple[int, ...], restarted: bool) -> None:

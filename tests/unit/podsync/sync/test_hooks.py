@@ -228,6 +228,7 @@ def test_a_kill_at_any_step_begins_the_pre_stop_at_most_once(step: int) -> None:
     assert len(begun) <= 1 and any(isinstance(call, KillPod) for call in play.calls)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("only_urgent", [False, True])
 @pytest.mark.parametrize("step", every_step(69))
 def test_a_kill_at_any_step_runs_every_hook_at_least_once(step: int, only_urgent: bool) -> None:

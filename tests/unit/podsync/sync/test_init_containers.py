@@ -258,6 +258,7 @@ def test_before_the_first_one_ran_the_others_wait_for_the_pod_to_initialize() ->
     assert waiting_of(play, "c")["reason"] == "PodInitializing"
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("only_urgent", [False, True])
 @pytest.mark.parametrize("listed", [False, True])
 @pytest.mark.parametrize("step", every_step(109))

@@ -131,6 +131,7 @@ def test_the_end_of_one_whose_pod_is_deleted_before_it_runs_again_is_shown_uncha
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("step", range(1, 24))
 def test_a_kill_at_any_step_of_that_changes_nothing_in_the_end(step: int) -> None:
     play = PlayOfStops(code=0, only_urgent=True)

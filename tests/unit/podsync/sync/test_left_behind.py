@@ -189,6 +189,7 @@ def test_a_pod_that_may_leave_no_more_behind_reports_once_what_it_waits_for(monk
     assert play.running("u1") == [("c", 0)]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("ends_tasks", [True, False])
 def test_a_kill_at_any_step_of_the_healing_changes_nothing_in_the_end(ends_tasks: bool) -> None:
     for step in range(1, 200):

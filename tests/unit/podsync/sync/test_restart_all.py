@@ -116,6 +116,7 @@ def test_a_pod_that_is_deleted_meanwhile_ends() -> None:
     assert play.running("u1") == [] and play.disk == {}
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("only_urgent", [False, True])
 @pytest.mark.parametrize("step", every_step(89))
 def test_a_kill_at_any_step_changes_nothing_in_the_end(step: int, only_urgent: bool) -> None:
