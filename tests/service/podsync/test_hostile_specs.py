@@ -37,6 +37,7 @@ from tests.service.podsync.stage import Stage
 DEADLINE_SECONDS = 300.0  # of one pod
 MOST_SECONDS = 0.1  # of one event
 MOST_MEMORY = 64 << 20  # bytes
+SMALL = 20_000  # bytes of a pod
 _REFERENCE_SECONDS = 0.06  # what `_fixed_work` takes on the machine that MOST_SECONDS is meant for
 
 
@@ -198,7 +199,7 @@ async def hostile_pods_come_and_go(
     stage = HostileStage(directory)
     await opened(stage)
     try:
-        for _, pod in hostile_pods(0, 1, 20_000):  # what is made once in a process is made here
+        for _, pod in hostile_pods(0, SMALL * len(KINDS), SMALL):  # what each kind makes once in a process is made here
             await run_and_delete(stage, pod)
         gc.collect()
         Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
@@ -221,7 +222,7 @@ async def hostile_pods_come_and_go(
 async def test_a_small_hostile_pod_of_each_kind_holds_up_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await hostile_pods_come_and_go(tmp_path, monkeypatch, total=20_000 * len(KINDS), largest=20_000)
+    await hostile_pods_come_and_go(tmp_path, monkeypatch, total=SMALL * len(KINDS), largest=SMALL)
 
 
 @pytest.mark.long
