@@ -23,7 +23,7 @@ class NodeSupport(Struct, frozen=True, kw_only=True):
     claim is bound to; `gates`: the feature gates with their values."""
 
     claims: Mapping[str, Object] = field(default_factory=dict)
-    gates: Mapping[str, bool] = field(default_factory=dict)
+    gates: Mapping[str, bool] | None = None  # None = the configuration is not known
     release: str = KUBERNETES_VERSION  # one of RELEASES
 
 
@@ -45,7 +45,7 @@ def verdict_on(given: Object, node: NodeSupport) -> PodVerdict:
     if not uid(pod):  # a manifest, for which the API server has not set defaults
         apply_defaults(pod)
     found = unsupported(pod)
-    unheeded = unheeded_fields(pod, node.gates, node.release)
+    unheeded = () if node.gates is None else unheeded_fields(pod, node.gates, node.release)
     reasons = (*found, *_of_claims(pod, node.claims), *unheeded)[:_MAX_REASONS]
     return _named(pod, _verdict(pod, phase, reasons), running=phase == "Running", reasons=reasons)
 

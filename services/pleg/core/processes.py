@@ -140,7 +140,8 @@ class Processes:
             return  # the observation was begun before the exit; the look that the exit caused follows
         if doubt.looks < MAX_LOOKS:
             looks = doubt.looks + 1
-            delay = LOOKS.delay(looks) * (1 + len(self._doubts) // CROWD)
+            others = sum(other.looks < MAX_LOOKS for other in self._doubts.values())
+            delay = LOOKS.delay(looks) * (1 + others // CROWD)
             self._doubts[entry_id] = replace(doubt, looks=looks, due=now + delay)
         else:
             # The process is not watched again: the end of an ended process would be reported at once, again and again.

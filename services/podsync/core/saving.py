@@ -50,7 +50,7 @@ def save_and_publish(
         and tracked.saved.pod
         and tracked.may_be_shown
     ):
-        version = written.version + 1
+        version, on_the_way = written.version + 1, is_on_the_way(tracked, written.status)
         written = replace(written, status=tracked.status, container_ids=running, waits_for=waits_for, version=version)
         status = PodStatus(
             uid=tracked.uid,
@@ -61,7 +61,7 @@ def save_and_publish(
             container_ids=running,
             waits_for=waits_for,
         )
-        out.append(PublishStatus(cause=cause, status=status, on_the_way=is_on_the_way(tracked)))
+        out.append(PublishStatus(cause=cause, status=status, on_the_way=on_the_way))
     return written, out
 
 

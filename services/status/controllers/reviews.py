@@ -43,6 +43,7 @@ class Reviews:
     def __init__(self, context: Context, clients: Clients | None, chance: Callable[[], float] = random.random) -> None:
         self._clients, self._chance = clients, chance
         self._pending: Counter[type] = Counter()
+        self._certificate_versions: tuple[str, ...] = paths.POD_CERTIFICATE_VERSIONS  # that of the last success first
         context.bus.answer(ReviewToken, self._review_token)
         context.bus.answer(ReviewAccess, self._review_access)
         self.offline: OfflineTokens | None = None
@@ -115,7 +116,7 @@ class Reviews:
             if refusal:
                 return RequestedPodCertificate(error=refusal)
             wrong = ""
-            for version in paths.POD_CERTIFICATE_VERSIONS:
+            for version in self._certificate_versions:
                 path = paths.pod_certificate_requests(version, request.namespace)
                 sent = {"apiVersion": f"certificates.k8s.io/{version}", **body}
                 try:
@@ -126,6 +127,8 @@ class Reviews:
                         continue
                     if not (isinstance(error, ApiStatusError) and error.already_exists):  # an earlier try created it
                         return RequestedPodCertificate(error=wrong)
+                others = (other for other in paths.POD_CERTIFICATE_VERSIONS if other != version)
+                self._certificate_versions = (version, *others)
                 return RequestedPodCertificate()
         return RequestedPodCertificate(error=wrong)
 

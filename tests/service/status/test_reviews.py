@@ -182,6 +182,10 @@ async def test_a_certificate_request_of_a_pod_is_created_once(
     request = RequestPodCertificate(namespace="default", name="req-1", pod="web", pod_uid=uid, spec=spec)
     for _ in range(2):  # the second finds what the first has created
         assert await asked(cluster, request, RequestedPodCertificate) == RequestedPodCertificate()
+    tried = [
+        each.path.split("/")[3] for each in cluster.server.received if each.path.endswith("podcertificaterequests")
+    ]
+    assert tried == (["v1", "v1"] if version == "v1" else ["v1", "v1beta1", "v1beta1"]), "the served version is known"
     path = f"/apis/certificates.k8s.io/{version}/namespaces/default/podcertificaterequests/req-1"
     created = cluster.server.get(path)
     assert created is not None

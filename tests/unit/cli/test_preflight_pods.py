@@ -53,7 +53,8 @@ def test_a_field_whose_gate_is_off_is_named_and_the_pod_runs_without_it() -> Non
     field = "spec.volumes[0].emptyDir.mode"
     assert verdict(pod, gates={"EmptyDirVolumeMode": False}) == (Verdict.RUNS, [field])
     assert verdict(pod, gates={"EmptyDirVolumeMode": True}) == (Verdict.RUNS, [])
-    shown = text(verdict_on(pod, NodeSupport()))
+    assert verdict(pod) == (Verdict.RUNS, []), "without a usable configuration nothing is known of gates"
+    shown = text(verdict_on(pod, NodeSupport(gates={})))
     why = "the feature gate EmptyDirVolumeMode is off"
     assert f"  keeps running  shop/web: {field}: the pod runs without it: {why}" in shown
     assert shown[-1] == "this agent can take over: 0 problems, 0 warnings"
@@ -63,8 +64,8 @@ def test_options_of_mounts_keep_a_pod_from_running_since_1_37() -> None:
     mount = {"name": "v", "mountPath": "/v", "bindMountOptions": ["noexec"]}
     pod = a_pod(container={"volumeMounts": [mount]})
     field = "spec.containers[0].volumeMounts[0].bindMountOptions"
-    assert verdict(pod, release="1.36") == (Verdict.RUNS, [field])
-    assert verdict(pod, release="1.37") == (Verdict.CANNOT, [field])
+    assert verdict(pod, gates={}, release="1.36") == (Verdict.RUNS, [field])
+    assert verdict(pod, gates={}, release="1.37") == (Verdict.CANNOT, [field])
 
 
 def test_an_unsupported_volume_keeps_a_pod_from_running_static_or_not() -> None:

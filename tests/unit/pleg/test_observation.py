@@ -25,6 +25,7 @@ from services.pleg.core.instructions import (
     WithdrawPod,
 )
 from services.pleg.core.observation import RELIST_SECONDS, UNHINTED_RELIST_SECONDS, Observation
+from services.pleg.core.processes import MAX_LOOKS
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 
 RUNNING, EXITED = ContainerState.RUNNING, ContainerState.EXITED
@@ -125,6 +126,23 @@ def test_ends_of_many_processes_at_the_same_time_are_looked_at_less_often() -> N
         handle(core, PodObserved(each.uid, pod(2.0, uid=each.uid), 2.0), 2.0)
     assert round((core.next_look - 2.0) * 1000) == 40
     assert len(handle(core, TimePassed(), core.next_look)) == len(pods)
+
+
+def test_ends_that_are_looked_at_no_more_delay_no_other_look() -> None:
+    stuck = [pod(1.0, uid=f"s{number}") for number in range(40)]
+    core = observing(*stuck, pod(1.0))
+    for each in stuck:
+        handle(core, ProcessExited(f"c-{each.uid}"), 2.0)
+    now = 2.0
+    for _ in range(MAX_LOOKS + 1):
+        now += 10.0
+        for each in stuck:
+            handle(core, PodObserved(each.uid, pod(now, uid=each.uid), now), now)
+        handle(core, TimePassed(), now + 9.0)
+    assert core.next_look == inf
+    handle(core, ProcessExited("c-u"), now)
+    handle(core, PodObserved("u", pod(now), now), now)
+    assert round((core.next_look - now) * 1000) == 5
 
 
 def test_a_look_that_began_before_the_exit_does_not_count_as_one() -> None:

@@ -97,5 +97,23 @@ def test_what_a_deleted_pod_shows_until_it_has_stopped_is_replaced_soon_and_an_e
     assert not shown.on_the_way
 
 
+def test_a_deleted_pod_that_serves_no_longer_is_shown_at_once_while_a_container_of_it_runs() -> None:
+    both = [{"name": name, "image": "busybox:1"} for name in ("main", "other")]
+    for ends, on_the_way in ({"main"}, False), ({"main", "other"}, True):
+        play = Play(source="api")
+        pod = a_pod(containers=both)
+        play.want(pod)
+        metadata = pod["metadata"] | {"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+        play.core.handle(PodDesired(uid="u1", source="api", pod=pod | {"metadata": metadata}), play.wall)
+        known = play.look("u1")
+        left = tuple(
+            replace(each, state=ContainerState.EXITED) if each.name in ends else each for each in known.containers
+        )
+        seen = PodObserved(observation=replace(known, observed_at=play.wall + 1.0, containers=left))
+        (shown,) = _shown(play.core.handle(seen, play.wall + 1.0))
+        ready = {each["type"]: each["status"] for each in shown.status.status["conditions"]}["Ready"]
+        assert (ready, shown.on_the_way) == ("False", on_the_way)
+
+
 def _shown(instructions: list[Instruction]) -> list[PublishStatus]:
     return [i for i in instructions if isinstance(i, PublishStatus)]

@@ -95,14 +95,21 @@ def _mounts_recursively(tracked: TrackedPod, handlers: tuple[RuntimeHandler, ...
     return any(handler.name == name and handler.recursive_read_only_mounts for handler in handlers or ())
 
 
-def is_on_the_way(tracked: TrackedPod) -> bool:
+def is_on_the_way(tracked: TrackedPod, shown: Json) -> bool:
     """Return whether the status changes again within moments: nothing of the pod has run yet and nothing keeps it from
-    running, or the pod was deleted and is being stopped."""
+    running, or the pod was deleted and is being stopped. `shown`: the status before. Who serves requests is known at
+    once: Ready may change long before the last container of a deleted pod has ended."""
     phase = tracked.status.get("phase")
     if tracked.saved.state is PodState.TERMINATING:
-        return tracked.saved.deleted and phase not in TERMINAL_PHASES
+        runs = any(c.state is ContainerState.RUNNING for c in tracked.instances)
+        turned = runs and _is_ready(tracked.status) != _is_ready(shown)
+        return tracked.saved.deleted and phase not in TERMINAL_PHASES and not turned
     made = all(c.state is ContainerState.CREATED for c in tracked.instances)
     return made and not any(progress.reason for progress in tracked.starts.values()) and phase == "Pending"
+
+
+def _is_ready(status: Json) -> bool:
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", ()))
 
 
 def container_ids(tracked: TrackedPod) -> tuple[str, ...]:
