@@ -12,7 +12,7 @@ from typing import TypeVar
 from cri_api.v1 import api_pb2
 from msgspec.structs import asdict
 
-from shared.cri.decode import fill
+from shared.cri.decode import fill, fill_container
 from shared.cri.interface import (
     ContentStore,
     ExecResult,
@@ -139,7 +139,7 @@ class FakeRuntime(Faults, RuntimeWorld):
         await self._do("RemovePodSandbox", {"pod_sandbox_id": sandbox_id}, lambda: self._remove_sandbox(sandbox_id))
 
     async def create_container(self, sandbox_id: str, config: Message, sandbox_config: Message) -> str:
-        fill("CreateContainer", api_pb2.ContainerConfig(), config)
+        fill_container("CreateContainer", api_pb2.ContainerConfig(), config)
         fill("CreateContainer", api_pb2.PodSandboxConfig(), sandbox_config)
         request = {"pod_sandbox_id": sandbox_id, "config": config, "sandbox_config": sandbox_config}
         return await self._do("CreateContainer", request, lambda: self._create(sandbox_id, config, sandbox_config))
