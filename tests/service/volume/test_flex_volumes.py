@@ -115,8 +115,9 @@ async def mount_and_unmount(node: Node, monkeypatch: pytest.MonkeyPatch, step: s
             assert mounted(node).is_file()
             node.admit("u", state=PodState.FINISHED)
         await node.until_gone("u")
-        while device(node).exists():
-            await asyncio.sleep(0)
+        async with asyncio.timeout(WAIT_SECONDS):
+            while device(node).exists():
+                await asyncio.sleep(0)
 
 
 async def test_a_volume_of_a_driver_that_attaches_is_mounted_once_the_node_names_it_as_attached(
