@@ -49,7 +49,7 @@ from services.podsync.core.start_order.places import start_places
 from shared.cri.interface import Runtime
 from shared.files.checkpoint import Checkpoint
 from shared.host import cgroup_layout
-from shared.host.boot_id import boot_id
+from shared.host.boot_id import boot_id, start_of_programs
 from shared.logind.connection import SHUTDOWN_SIGNAL
 from shared.logind.max_delay import raise_max_delay
 from shared.logind.shutdown_watch import ShutdownWatch
@@ -81,7 +81,8 @@ class PodSyncService:
         self.checkpoint = Checkpoint(state / "pods", spare / "pods")
         self.node_checkpoint = Checkpoint(state / "node", spare / "node")
         node = self.node_checkpoint.load_all()
-        steady = SteadyClock(clock, self.node_checkpoint, node.get("boot", {}))
+        machine = start_of_programs() if groups else boot_id()
+        steady = SteadyClock(clock, self.node_checkpoint, node.get("boot", {}), machine)
         self.stories = StoryFiles(state / "stories", steady.boot, machine_started=steady.machine_started)
         resources = read_node_resources(config)
         facts = read_node_facts(config, resources, cgroup_v2=cgroup_layout.find_hierarchies().unified is not None)
@@ -109,7 +110,7 @@ class PodSyncService:
             root_dir=config.root_dir,
             joins_cluster=config.joins_cluster,
             agent_start=generation,
-            machine=(machine := boot_id() if groups else ""),
+            machine=machine if groups else "",
             was_cut_off=steady.machine_started and is_unfinished(node.get(SHUTDOWN), steady.earlier_machine),
         )
         self.core = PodSync(settings, self.checkpoint.load_all())

@@ -7,7 +7,6 @@ import logging
 from typing import Any
 
 from shared.files.checkpoint import Checkpoint, RecordLocation
-from shared.host.boot_id import boot_id
 from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -21,10 +20,11 @@ class SteadyClock:
     since the previous process, which ran in the boot `earlier_machine`. `skew`: seconds of the wall clock ahead of this
     clock, at the last `now`."""
 
-    def __init__(self, clock: Clock, checkpoint: Checkpoint, last: dict[str, Any]) -> None:
-        """Continue the clock of the record `last` of the previous process, {} = none."""
+    def __init__(self, clock: Clock, checkpoint: Checkpoint, last: dict[str, Any], machine: str) -> None:
+        """Continue the clock of the record `last` of the previous process, {} = none. `machine`: identity of the
+        present boot."""
         self._clock = clock
-        base, machine = last.get("base"), boot_id()
+        base = last.get("base")
         same = isinstance(base, float) and last.get("machine") == machine
         self.machine_started = bool(last) and not same
         self.earlier_machine = str(last.get("machine") or "")  # identity, "" = not known

@@ -4,7 +4,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from bus.messages.status import ShutdownReported
 from bus.messages.streams import NODE_SHUTDOWN, SHUTDOWN_REPORTED
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.podsync import service as podsync_service
-from services.podsync.adapters import steady_clock
 from services.podsync.controllers import node_shutdown, pod_workers
 from shared.files.checkpoint import RecordLocation
 from shared.model.frozen_copy import replace
@@ -98,19 +97,19 @@ async def shutting_stage(directory: Path, **config: Any) -> AsyncIterator[Shutti
 def boot_of(machine: str) -> Iterator[None]:
     """While it holds, the machine has this boot id."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(podsync_service, "boot_id", lambda: machine)
-        patch.setattr(steady_clock, "boot_id", lambda: machine)
+        for name in ("boot_id", "start_of_programs"):
+            patch.setattr(podsync_service, name, lambda: machine)
         yield
 
 
-async def boot_again(stage: ShuttingStage) -> None:
-    """The machine goes off, with whatever still runs, and boots."""
+async def boot_again(stage: ShuttingStage, *, same_boot: bool = False) -> None:
+    """The machine goes off, with whatever still runs, and boots. `same_boot`: only its programs start anew."""
     await stage.kill()
     for pod in stage.runtime.pods().values():
         for container in pod.containers:
             if container.state is ContainerState.RUNNING:
                 stage.runtime.exit_container(container.id, 255)
-    with boot_of("another boot"):
+    with nullcontext() if same_boot else boot_of("another boot"):
         await stage.start()
     stage.observed()
 

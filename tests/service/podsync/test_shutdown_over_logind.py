@@ -14,7 +14,7 @@ from shared.logind import max_delay
 from shared.logind.connection import LogindConnection
 from tests.fakes.logind import FakeLogind, a_logind
 from tests.service.podsync.stage import cleared
-from tests.service.podsync.test_node_shutdown import ShuttingStage
+from tests.service.podsync.test_node_shutdown import ShuttingStage, boot_again
 from tests.service.podsync.test_podsync_service import a_pod, running
 
 
@@ -109,6 +109,35 @@ async def test_a_cancellation_while_the_end_is_saved_costs_no_lock(
         await stage.until(lambda: not stage.shown().in_progress)
         await asyncio.sleep(0.05)
         assert logind.locks == 1
+
+
+async def test_after_a_soft_reboot_pods_run_again_as_after_a_boot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel goes on, and so its boot id; all programs are started anew, also those of pods whose turn had not
+    come, and logind says that no shutdown is in progress."""
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    def systemd_begins(microseconds: int) -> None:
+        (tmp_path / "systemctl").write_text(f"#!/bin/sh\necho {microseconds}\n")
+        (tmp_path / "systemctl").chmod(0o755)
+
+    systemd_begins(1544504)
+    async with with_logind(tmp_path) as (stage, logind):
+        for uid, priority in (("low", 0), ("high", 1000)):
+            pod = a_pod(uid, priority=priority, restartPolicy="Never")
+            stage.want({**pod, "metadata": {**pod["metadata"], "name": uid}}, "api")
+        await stage.until(lambda: running(stage, "low") and running(stage, "high"))
+        hung = stage.runtime.hang("StopContainer")
+        await logind.announce()
+        await stage.until(hung.reached.is_set)
+        systemd_begins(171492958)
+        logind.shuts_down = False
+        await boot_again(stage, same_boot=True)
+        await stage.until(lambda: all(stage.restarts(uid) == 1 and running(stage, uid) for uid in ("low", "high")))
+        await stage.until(lambda: logind.locks == 1)
+        assert stage.shutdown_events() == [], "it was not cancelled"
+        assert not stage.shown().in_progress and stage.shown().began
 
 
 async def test_a_shutdown_that_begins_right_after_a_cancelled_one_goes_on(tmp_path: Path) -> None:

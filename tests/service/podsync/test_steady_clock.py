@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from services.podsync.adapters import steady_clock
 from services.podsync.adapters.steady_clock import RECORD, SteadyClock
 from shared.files.checkpoint import Checkpoint
 from tests.fakes.memory_bus import ManualClock
@@ -15,15 +14,12 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
     return Checkpoint(tmp_path / "disk", tmp_path / "run")
 
 
-def next_clock(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, machine: str) -> SteadyClock:
+def next_clock(checkpoint: Checkpoint, machine: str) -> SteadyClock:
     """The clock of another podsync, on this start of the machine."""
-    monkeypatch.setattr(steady_clock, "boot_id", lambda: machine)
-    return SteadyClock(ManualClock(), checkpoint, checkpoint.load_all().get(RECORD, {}))
+    return SteadyClock(ManualClock(), checkpoint, checkpoint.load_all().get(RECORD, {}), machine)
 
 
-def test_only_the_first_process_after_a_start_of_the_machine_has_machine_started(
-    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clocks = [next_clock(checkpoint, monkeypatch, machine) for machine in ("a", "a", "b", "b")]
+def test_only_the_first_process_after_a_start_of_the_machine_has_machine_started(checkpoint: Checkpoint) -> None:
+    clocks = [next_clock(checkpoint, machine) for machine in ("a", "a", "b", "b")]
     assert [clock.boot for clock in clocks] == [1, 2, 3, 4]
     assert [clock.machine_started for clock in clocks] == [False, False, True, False]

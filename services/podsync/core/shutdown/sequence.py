@@ -17,7 +17,7 @@ MAX_NAMED_PODS = 500  # of those that were not finished in time
 class Shutdown(Struct, frozen=True, kw_only=True):
     """Has how far the shutdown of the machine is. All of it is on disk before anything follows from it."""
 
-    boot: str  # identity of the machine's boot that it ends
+    boot: str  # identity of the machine's boot that it ends, or of the start of its programs
     signal: str  # what began it
     began: float  # wall seconds
     group: int = -1  # index of the group that stops now, or stopped last; -1 = none yet
