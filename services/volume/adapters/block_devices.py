@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from services.volume.adapters.mounts import is_mount_point
-from services.volume.adapters.programs import locked, run
+from services.volume.adapters.programs import locked, run, run_with_helpers
 from services.volume.core.operations.file_systems import (
     grow_command,
     has_uncorrected_errors,
@@ -60,7 +60,7 @@ def mount_filesystem(
     system on a device. The source and the target are never read as options. `keep_open`: as of `run`. Raises OSError
     with the kubelet's text."""
     arguments = ["-t", filesystem, *(["-o", ",".join(options)] if options else []), "--", source, str(target)]
-    mounted = run("mount", *arguments, keep_open=keep_open)
+    mounted = run_with_helpers("mount", *arguments, keep_open=keep_open)
     if mounted.code != 0:
         is_other = found not in ("", filesystem)
         differs = f" (the device has a file system of type {found})" if is_other else ""

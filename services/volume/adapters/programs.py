@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from msgspec import Struct
 _MAX_OUTPUT_CHARACTERS = 1000  # of a program's output that an error shows
 _MAX_OUTPUT_BYTES = 64 << 10  # that are kept; a server may have a program write without end
 _TIMEOUT_SECONDS = 110.0
+_KILLED_WITHIN_SECONDS = 5.0  # a program inside a system call on a dead server does not end at once
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
@@ -55,6 +57,19 @@ def run(*command: str, seconds: float = _TIMEOUT_SECONDS, keep_open: Sequence[in
         process.kill()  # its end is not awaited: a program inside a system call on a dead server does not end
         raise OSError(errno.ETIMEDOUT, f"{command[0]} did not end within {seconds:g} s") from error
     return ProgramResult(process.returncode, " ".join(output.split())[:_MAX_OUTPUT_CHARACTERS])
+
+
+def run_with_helpers(*command: str, seconds: float = _TIMEOUT_SECONDS, keep_open: Sequence[int] = ()) -> ProgramResult:
+    """Run a program as `run` does; after `seconds` what it has begun is killed as well, also when this process has
+    ended: a helper such as mount.nfs waits for a server that does not answer."""
+    limit = ("timeout", "-s", "KILL", f"{seconds:g}")
+    try:
+        done = run(*limit, *command, seconds=seconds + _KILLED_WITHIN_SECONDS, keep_open=keep_open)
+    except TimeoutError:
+        done = None
+    if done is None or done.code == -signal.SIGKILL:
+        raise OSError(errno.ETIMEDOUT, f"{command[0]} did not end within {seconds:g} s")
+    return done
 
 
 def _beginning(pipe: IO[bytes], ends: float) -> bytes:

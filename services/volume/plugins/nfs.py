@@ -13,7 +13,7 @@ from pathlib import Path
 
 from services.volume.adapters.block_devices import mount_filesystem
 from services.volume.adapters.mounts import is_mount_point
-from services.volume.adapters.programs import run, running_on
+from services.volume.adapters.programs import run_with_helpers, running_on
 from services.volume.adapters.volume_usage import usage_of_filesystem
 from services.volume.core.files.payload import SetUpInputs
 from services.volume.core.operations.outcome import FoundVolume, VolumeReading
@@ -126,9 +126,9 @@ def _require_ended(path: Path, *programs: str) -> None:
 def _unmount(path: Path) -> None:
     """Run the program umount, and force the unmount where the server does not answer. Raises OSError."""
     try:
-        done = run("umount", str(path), seconds=UNMOUNT_SECONDS)
+        done = run_with_helpers("umount", str(path), seconds=UNMOUNT_SECONDS)
     except TimeoutError:
-        done = run("umount", "-f", str(path), seconds=UNMOUNT_SECONDS)
+        done = run_with_helpers("umount", "-f", str(path), seconds=UNMOUNT_SECONDS)
     if done.code != 0 and is_mount_point(path):
         text = f"unmount failed: exit status {done.code} Unmounting arguments: {path} Output: {done.output}"
         raise OSError(errno.EBUSY, text)

@@ -38,7 +38,7 @@ def test_the_source_of_a_mount_is_no_option_of_the_program(monkeypatch: pytest.M
         commands.append(command)
         return ProgramResult(0, "")
 
-    monkeypatch.setattr(block_devices, "run", run)
+    monkeypatch.setattr(block_devices, "run_with_helpers", run)
     block_devices.mount_filesystem("--bind", Path("/target"), "nfs", ["ro"])
     assert commands == [("mount", "-t", "nfs", "-o", "ro", "--", "--bind", "/target")]
 
@@ -54,6 +54,6 @@ def test_the_unmount_is_forced_where_the_server_does_not_answer(
             raise TimeoutError
         return ProgramResult(0, "")
 
-    monkeypatch.setattr(nfs, "run", run)
+    monkeypatch.setattr(nfs, "run_with_helpers", run)
     nfs._unmount(tmp_path)
     assert commands == [("umount", str(tmp_path)), ("umount", "-f", str(tmp_path))]

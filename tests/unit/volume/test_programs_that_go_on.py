@@ -6,11 +6,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from services.volume.adapters import programs
+from services.volume.adapters import block_devices, programs
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.programs import running_on
 from services.volume.core.files.payload import SetUpInputs
@@ -91,6 +92,24 @@ def test_a_volume_is_neither_mounted_nor_removed_beside_a_mount_of_a_killed_proc
     wait(lambda: not running_on(path, "mount"))
     plugin.tear_down("u", "data", RemovalProgress())
     assert not path.exists()
+
+
+@pytest.mark.parametrize("program", ["mount", "umount"])
+def test_a_program_that_takes_too_long_is_killed_with_its_helper(
+    plugin: NfsPlugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    path = PodDirectories(str(tmp_path)).volume("u", NfsPlugin.name, "data")
+    script = tmp_path / "programs" / program
+    helper = script.with_name(f"{program}.nfs")
+    script.rename(helper)
+    script.write_text(f'#!/bin/sh\n{helper} "$@"\nexit 0\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(nfs, "UNMOUNT_SECONDS", 0.5)
+    monkeypatch.setattr(block_devices, "run_with_helpers", partial(programs.run_with_helpers, seconds=0.5))
+    monkeypatch.setattr(nfs, "is_mount_point", lambda _: program == "umount")
+    with pytest.raises(OSError, match=rf"{program} did not end within 0\.5 s"):
+        plugin.set_up("u", "data", SOURCE, SetUpInputs()) if program == "mount" else nfs._unmount(path)
+    wait(lambda: not running_on(path, program))
 
 
 def test_another_path_is_no_hindrance(plugin: NfsPlugin, tmp_path: Path) -> None:
