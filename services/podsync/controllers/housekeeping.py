@@ -92,7 +92,7 @@ class Housekeeping:
         """Return the UIDs of pods whose files stay; None until sources and runtime are complete, and while they are
         stale."""
         known = self._core.node_state
-        fresh = self.all_known and known.admissions.sources_complete and known.runtime_listed
+        fresh = self.all_known and known.admissions.sources_complete and known.listed.runtime_listed
         return self._core.tracked.keys() if fresh else None
 
     def _used_images(self) -> Set[str] | None:
@@ -101,8 +101,8 @@ class Housekeeping:
         if self._fresh() is None:
             return None
         used = set(self._sandbox_images)
-        unclaimed = (c for pod in self._core.node_state.unclaimed.values() for c in pod.containers)
-        for container in (*(c for tracked in self._core.tracked.values() for c in tracked.instances), *unclaimed):
+        untracked = (c for pod in self._core.node_state.listed.untracked.values() for c in pod.containers)
+        for container in (*(c for tracked in self._core.tracked.values() for c in tracked.instances), *untracked):
             used |= {container.image_id, container.image}
         for tracked in self._core.tracked.values():
             starts = (*tracked.starts.values(), *tracked.volume_images.values())

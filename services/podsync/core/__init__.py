@@ -1,15 +1,16 @@
 """Decides what podsync does. Pure: events and the time go in, instructions come out.
 
-`machine` is the one gate; `node_state` takes events in; `outcomes` takes the results of calls in; `story` writes lines
-for `bulkhead explain`. A `TrackedPod` is frozen: a decision returns another one, alone or in a `Step`; `machine`,
-`node_state`, `container_cpus`, `admitting` and `resizes` put it into `TrackedPods`. Everything else is in rooms, and
-imports other rooms only as this table allows:
+`machine` is the one gate; `node_state` takes events in, those of sources and runtime by `listed_pods`; `outcomes` takes
+the results of calls in; `story` writes lines for `bulkhead explain`. A `TrackedPod` is frozen: a decision returns
+another one, alone or in a `Step`; `machine`, `node_state`, `listed_pods`, `container_cpus`, `admitting` and `resizes`
+put it into `TrackedPods`. Everything else is in rooms, and imports other rooms only as this table allows:
 
     room           decides                                      imports
     machine        each step  container_cpus node_state outcomes saving admission placement pod start_order status sync
     container_cpus the cpusets of the containers of all pods    admission placement pod sync
     saving         what is saved and published after it         pod status
-    node_state     which pods an event touches, who ends        outcomes admission pod sync
+    node_state     which pods an event touches                  listed_pods outcomes admission pod sync
+    listed_pods    which pods begin, and which end              admission pod
     outcomes       what the result of a call changes            images pod sync
     story          which events and instructions are shown      pod
     preview        what would become of a pod, for what-if      admission cgroups cri images node placement pod

@@ -12,6 +12,7 @@ from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import RuntimeHandler
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts, node_addresses
+from services.podsync.core.admission.preemption import wait_for_victims
 from services.podsync.core.container_cpus import ContainerCpus
 from services.podsync.core.node_state import NodeState
 from services.podsync.core.outcomes import RETRY_SECONDS, delay_repeated_call, jitter
@@ -31,7 +32,7 @@ from services.podsync.core.pod.instructions import (
 from services.podsync.core.pod.interruption import ENDS_WHILE_IT_READS, is_kept_from_ending
 from services.podsync.core.pod.observed_in_runtime import outdated
 from services.podsync.core.pod.pod_addresses import family_mismatch
-from services.podsync.core.pod.saved_format import not_after, persisted
+from services.podsync.core.pod.saved_format import not_after
 from services.podsync.core.pod.step import Step, StepInputs
 from services.podsync.core.pod.tracked_pod import NEVER, TERMINAL_PHASES, PodEvent, TrackedPod
 from services.podsync.core.saving import kube_event, save_and_publish, shown_from, with_shown_reasons
@@ -110,7 +111,7 @@ class PodSync:
 
     def shared_cpus(self) -> str:
         """Return the cpuset of containers without CPUs of their own, such as 0-3,8; "" = all CPUs."""
-        return self.node_state.admissions.shared_cpus()
+        return self._cpus.shared()
 
     def placements(self) -> Mapping[str, PodPlacement]:
         """Return the placements of the pods that have one, by UID: the same object until one changes."""
@@ -180,29 +181,6 @@ class PodSync:
         """Request the next moment to wake at: the one timer was set for the earliest moment, which is over."""
         left = [r.wake_at for r in self.node_state.pods.at_work() if now < r.wake_at < NEVER]
         return [WakeAt(cause="others wait longer", when=min(left))] if left else []
-
-    def snapshot(self) -> dict[str, dict[str, Any]]:
-        """Return what the checkpoint has of every pod, by UID, as the constructor takes it."""
-        return {uid: persisted(tracked) for uid, tracked in self.tracked.items()}
-
-    def validate(self) -> None:
-        """Raise AssertionError where an invariant is broken; tests call it after every event."""
-        started: dict[str, str] = {}
-        for uid, tracked in self.tracked.items():
-            assert uid == tracked.uid
-            assert tracked.uid not in self.node_state.unclaimed
-            if tracked.saved.state is PodState.SYNC:
-                assert not tracked.saved.deleted, f"{tracked.description} is deleted and not terminating"
-            is_over = tracked.saved.state is PodState.TERMINATED
-            if tracked.saved.state is PodState.FINISHED and tracked.call is None:
-                is_over = self.node_state.admissions.sources_complete
-            if is_over and tracked.observed.is_current:
-                assert not tracked.alive, f"{tracked.description} is {tracked.saved.state} with running containers"
-            if tracked.saved.state is PodState.SYNC and tracked.instances and tracked.is_static:
-                other = started.setdefault(tracked.full_name, uid)
-                assert other == uid, f"two pods run as {tracked.full_name}"
-            per_attempt = [(c.name, c.attempt, c.sandbox_id) for c in tracked.instances]
-            assert len(per_attempt) == len(set(per_attempt)), f"{tracked.description}: two containers of one attempt"
 
     def _advance_alone(self, uid: str, cause: str, now: float) -> list[Instruction]:
         """Advance one pod. Where that raises, the pod stays as it was and is tried again later; the other pods are
@@ -297,7 +275,9 @@ class PodSync:
         while True:
             if tracked.saved.state is PodState.SYNC and not tracked.saved.rejected and lifecycle.has_ended(tracked):
                 tracked = lifecycle.with_termination(tracked, reason="the pod has ended", now=now)
-            tracked, victims_until = self._with_victims(tracked, now)
+            tracked, victims_until, late_victims = wait_for_victims(tracked, self.tracked, now)
+            for victim in late_victims:
+                self.node_state.pods.put(victim)
             step = next_step(tracked, self._step_inputs(tracked, now, victims_until))
             events = [*events, *step.events]
             if not step.done:
@@ -358,7 +338,7 @@ class PodSync:
             and any(lifecycle.holds_name(other, tracked) for other in self.node_state.pods.namesakes(tracked)),
             network_ready=self.node_state.network_ready,
             network_message=self.node_state.network_message,
-            runtime_listed=self.node_state.runtime_listed,
+            runtime_listed=self.node_state.listed.runtime_listed,
             volumes_known=self.node_state.volumes_known,
             maximum_backoff=self.settings.maximum_backoff,
             dead_instances_kept=self.settings.dead_instances_kept,
@@ -371,23 +351,6 @@ class PodSync:
             occupied_cpus=lambda: self._cpus.occupied(tracked),
             waits_for_turn=lambda: self._starts.must_wait(tracked, now),
         )
-
-    def _with_victims(self, tracked: TrackedPod, now: float) -> tuple[TrackedPod, float]:
-        """Return the pod without victims whose grace is over, and the moment until which to wait for the pods
-        preempted for this one, 0 = they have stopped (pods.md 3.5, 4.4)."""
-        until = 0.0
-        for uid in tracked.saved.victims:
-            victim = self.tracked.get(uid)
-            if victim is None or victim.saved.state not in (PodState.SYNC, PodState.TERMINATING):
-                continue
-            limit = victim.saved.terminating_since + max(1.5 * victim.saved.grace_seconds, 10.0)
-            if limit <= now:
-                left = tuple(other for other in tracked.saved.victims if other != uid)
-                tracked = replace(tracked, saved=replace(tracked.saved, victims=left))
-                text = "Container runtime did not kill the pod within specified grace period."
-                self.node_state.pods.put(victim.with_event("Warning", "ExceededGracePeriod", text, ""))
-            until = max(until, limit)
-        return tracked, until if tracked.saved.victims else 0.0
 
     def _with_status(self, tracked: TrackedPod, now: float) -> TrackedPod:
         if not tracked.saved.pod or not (tracked.saved.admission_decided or tracked.device_need is not None):
@@ -413,7 +376,7 @@ class PodSync:
 
     def _forget(self, tracked: TrackedPod, cause: str, now: float) -> list[Instruction]:
         """Forget a pod of which nothing is left. If it is desired again under the same UID, it starts again."""
-        self.node_state.forget(tracked)
+        self.node_state.listed.forget(tracked)
         out: list[Instruction] = [ForgetPod(cause=cause, uid=tracked.uid)]
         desired = self.node_state.desired.get(tracked.uid)
         if tracked.saved.restart_requested and desired is not None:

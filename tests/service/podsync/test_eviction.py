@@ -325,7 +325,7 @@ async def test_a_lost_reading_of_a_signal_costs_no_pod(tmp_path: Path) -> None:
 
 async def test_a_disk_that_stays_full_without_a_pod_to_evict_is_acted_on_once_in_ten_seconds(tmp_path: Path) -> None:
     async with pressed_stage(tmp_path, **HARD) as stage:
-        await stage.until(lambda: stage.service is not None and stage.service.core.node_state.runtime_listed)
+        await stage.until(lambda: stage.service is not None and stage.service.core.node_state.listed.runtime_listed)
         stage.disk = 50 * MIB
         for _ in range(3):
             stage.usage.put("node", stage.node_usage())  # as after a notification of the kernel

@@ -13,6 +13,7 @@ from bus.messages.sources import NodeObject
 from shared.podspec.defaults import apply_defaults
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, on_stage
+from tests.unit.podsync.invariants import checkpoint_of
 from tests.unit.podsync.pods import a_container, a_pod
 
 NODE = {"metadata": {"name": "node1", "labels": {"kubernetes.io/os": "linux"}}, "spec": {}, "status": {}}
@@ -49,7 +50,7 @@ def everything(stage: Stage) -> Any:
     ]
     calls = [call for call in stage.runtime.calls if call.method not in ("RuntimeConfig", "ImageStatus")]  # reads
     published = [dict(one.state) for one in streams]
-    return copy.deepcopy((stage.service.core.snapshot(), published, files, counts, calls))
+    return copy.deepcopy((checkpoint_of(stage.service.core), published, files, counts, calls))
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ from shared.model.device_action import DeviceAction
 from shared.model.frozen_copy import replace
 from shared.model.probes import ProbeResult
 from shared.model.runtime import ContainerState
+from tests.unit.podsync.invariants import check_invariants
 from tests.unit.podsync.pods import Pod, a_container, a_pod, every_step
 from tests.unit.podsync.runtime_model import RuntimeModel, WriteRefusedError
 
@@ -166,7 +167,7 @@ class Play(RuntimeModel):
     def handle(self, event: Event) -> None:
         """Hand an event to the core and queue what it asks for."""
         self._take(self.core.handle(event, self.wall))
-        self.core.validate()
+        check_invariants(self.core)
 
     def plug(self, resource: DeviceResource) -> None:
         """Let a device plugin list its devices, or let its connection end."""

@@ -27,12 +27,8 @@ from services.podsync.core.admission.device_needs import (
 from services.podsync.core.admission.device_wait import awaited_plugins, is_choice_void
 from services.podsync.core.admission.inherited import InheritedPlacements
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
-from services.podsync.core.admission.placed import (
-    NONE_PLACED,
-    Placed,
-    placed_of,
-    running_cpus,
-)
+from services.podsync.core.admission.placed import NONE_PLACED, Placed, placed_of
+from services.podsync.core.admission.reopening import is_undecided_after_shutdown, is_undecided_by, reopened
 from services.podsync.core.admission.taken import Taken
 from services.podsync.core.admission.verdict import NODE_SHUTDOWN, Verdict, admit
 from services.podsync.core.placement.device_policy import PluginDevices
@@ -40,7 +36,6 @@ from services.podsync.core.placement.known_devices import KnownDevices
 from services.podsync.core.placement.pod_placement import (
     NOT_PLACED,
     PodPlacement,
-    cpus_of,
     has_devices_of,
     unprepared_devices,
 )
@@ -50,10 +45,9 @@ from services.podsync.core.pod.claim_status import with_claim_status, without_cl
 from services.podsync.core.pod.device_need import DeviceNeed, describe_wait
 from services.podsync.core.pod.events import DEVICES_REFUSED, CallDone, CallFailed
 from services.podsync.core.pod.instructions import AllocatePodDevices, AskPreferredDevices
-from services.podsync.core.pod.listed_by_source import from_desired, is_replaced
+from services.podsync.core.pod.listed_by_source import is_replaced
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.pod.tracked_pods import TrackedPods
-from shared.model.cpu_list import write_cpus
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.podspec.gated import event_message, unheeded_fields
@@ -79,7 +73,6 @@ class Admissions:
         self.shutdown_confirmed = True  # False = it may be over: no pod is rejected for it yet
         self.supplemental_groups_policy = False
         self.mount_options = False
-        self._pool: tuple[Mapping[str, PodPlacement], str] | None = None  # placements, and the shared CPUs beside them
         self.inherited = InheritedPlacements(pods, desired, self._active)
         self._errors: dict[str, Exception] = {}  # UID -> exception of the decision, which is a bug
 
@@ -330,15 +323,6 @@ class Admissions:
             placed = placed_of(listed, self._desired).beside(Placed(staying=expected))
         return verdict != admit(pod, phase, view, taken_by_pods(listed), placed, placement=given)
 
-    def shared_cpus(self) -> str:
-        """Return the CPUs of containers without CPUs of their own, such as 0-3,8; "" = all, with policy none."""
-        if self.facts.placer is None or not self.facts.placer.static_cpus:
-            return ""
-        placements = self.placements()
-        if self._pool is None or self._pool[0] is not placements:
-            self._pool = placements, write_cpus(self.facts.placer.cpus_to_share(placements.values()))
-        return self._pool[1]
-
     def placements(self) -> Mapping[str, PodPlacement]:
         """Return the placements that are not free, by UID: the same object until one changes."""
         return self.inherited.with_active()
@@ -361,18 +345,6 @@ class Admissions:
         inherited = self.inherited.placed(is_static=is_static, sources_complete=self.sources_complete)
         return placed_of(every, self._desired).beside(inherited)
 
-    def cpus_in_use(self, uid: str) -> frozenset[int]:
-        """Return the CPUs that containers of the other pods have for themselves and may run on."""
-        used: set[int] = set()
-        for other, given in self.placements().items():
-            if other == uid:
-                continue
-            if self.inherited.is_decided(other):
-                used |= running_cpus(self._pods.by_uid[other])
-            elif self.inherited.may_run(other):
-                used |= cpus_of(given)
-        return frozenset(used)
-
     def active(self) -> list[TrackedPod]:
         """Return the pods that count for admission, preemption and QoS cgroups (pods.md 3.1): admitted, not known to
         have ended, and listed by a source. Until the sources are complete the checkpoint's pods count as listed."""
@@ -391,36 +363,21 @@ class Admissions:
         return not self.sources_complete and (not tracked.saved.deleted or tracked.deletion_requested)
 
     def reopen_rejected(self, now: float, skew: float) -> None:
-        """Have the static pods that were rejected before this start of the agent admitted or rejected again. The
-        verdict on a pod of the API server is final, as its status there is. `now`: steady seconds; `skew`: seconds of
-        the wall clock ahead of them."""
+        """Have the static pods that were rejected before this start of the agent admitted or rejected again. `now`:
+        steady seconds; `skew`: seconds of the wall clock ahead of them."""
         for tracked in list(self._pods.by_uid.values()):
-            if (
-                tracked.saved.rejected
-                and tracked.is_static
-                and not tracked.saved.deleted
-                and tracked.saved.decided_by != self._agent_start
-            ):
+            if is_undecided_by(tracked, self._agent_start):
                 if tracked.saved.placement.containers:
                     self.inherited.add(tracked.uid, tracked.saved.placement)
-                self._reopen(tracked, now, skew)
+                self._pods.add(reopened(tracked, now, skew))
 
     def reopen_after_shutdown(self, now: float, skew: float) -> list[str]:
         """Have the static pods that were rejected because the machine shut down admitted or rejected again. Return
         their UIDs."""
-        rejected = [
-            tracked
-            for tracked in self._pods.by_uid.values()
-            if tracked.saved.rejected == NODE_SHUTDOWN and tracked.is_static and not tracked.saved.deleted
-        ]
+        rejected = [tracked for tracked in self._pods.by_uid.values() if is_undecided_after_shutdown(tracked)]
         for tracked in rejected:
-            self._reopen(tracked, now, skew)
+            self._pods.add(reopened(tracked, now, skew))
         return [tracked.uid for tracked in rejected]
-
-    def _reopen(self, tracked: TrackedPod, now: float, skew: float) -> None:
-        again = from_desired(tracked.uid, tracked.saved.source, tracked.saved.pod)
-        saved = replace(lifecycle.with_start(again.saved, now, skew), admission_decided=False)
-        self._pods.add(replace(again, saved=saved, observed=tracked.observed, last_written=tracked.last_written))
 
     def preempt(self, tracked: TrackedPod, victims: tuple[str, ...], now: float, lacking: str) -> list[str]:
         """End these pods to make room for this one, which lacks the resource. Return their UIDs."""

@@ -1,10 +1,15 @@
-"""Chooses the pods that make room for a critical one that does not fit (pods.md 3.5). Pure."""
+"""Chooses the pods that make room for a critical one that does not fit, and decides how long that one waits for them
+(pods.md 3.5, 4.4). Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bus.messages.podsync import PodState
 from services.podsync.core.admission.predicates import PODS, in_unit
-from shared.model.objects import Object, uid
+from services.podsync.core.pod.tracked_pod import TrackedPod
+from shared.model import objects
+from shared.model.frozen_copy import replace
+from shared.model.objects import Object
 from shared.model.quantity import ZERO
 from shared.podspec.pod_source import is_critical
 from shared.podspec.qos import QosClass, qos_class
@@ -40,7 +45,27 @@ def choose_victims(pod: Object, others: Sequence[Object], lacking: Mapping[str, 
     from_large = _nearest(large, _without(dict(lacking), [*small, *middle]))
     from_middle = _nearest(middle, _without(dict(lacking), [*small, *from_large]))
     from_small = _nearest(small, _without(dict(lacking), [*from_middle, *from_large]))
-    return tuple(uid(victim) for victim in (*from_small, *from_middle, *from_large))
+    return tuple(objects.uid(victim) for victim in (*from_small, *from_middle, *from_large))
+
+
+def wait_for_victims(
+    tracked: TrackedPod, pods: Mapping[str, TrackedPod], now: float
+) -> tuple[TrackedPod, float, list[TrackedPod]]:
+    """Return the pod without the victims whose grace is over; the moment until which it waits for the others, 0 = all
+    have stopped; and the victims whose grace is over, with the event for it. `pods`: by UID."""
+    until, late = 0.0, []
+    for uid in tracked.saved.victims:
+        victim = pods.get(uid)
+        if victim is None or victim.saved.state not in (PodState.SYNC, PodState.TERMINATING):
+            continue
+        limit = victim.saved.terminating_since + max(1.5 * victim.saved.grace_seconds, 10.0)
+        if limit <= now:
+            left = tuple(other for other in tracked.saved.victims if other != uid)
+            tracked = replace(tracked, saved=replace(tracked.saved, victims=left))
+            text = "Container runtime did not kill the pod within specified grace period."
+            late.append(victim.with_event("Warning", "ExceededGracePeriod", text, ""))
+        until = max(until, limit)
+    return tracked, until if tracked.saved.victims else 0.0, late
 
 
 def _priority(pod: Object) -> int | None:

@@ -1,9 +1,8 @@
 """Has one pod in memory, as podsync tracks it: `saved` and `attempts` are on disk, too (with the status, in the form of
 `saved_format`); `observed` comes from the runtime, `api_status` and `volumes` from other processes; the rest is what
-this process has done. After a restart only what is on disk is known at once.
-A `TrackedPod` is frozen: a decision returns another one, and `machine` and `node_state` put it into `TrackedPods`.
-Moments are "steady seconds": those of the wall clock at the first start of podsync since the boot, and monotonic from
-then. Decides nothing.
+this process has done. After a restart only what is on disk is known at once. A `TrackedPod` is frozen: a decision
+returns another one, and `machine`, `node_state` and others put it into `TrackedPods`. Moments are "steady seconds":
+those of the wall clock at the first start of podsync since the boot, and monotonic from then. Decides nothing.
 """
 
 from collections.abc import Mapping

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.pod.events import NodeChanged
 from shared.podspec.defaults import apply_defaults
+from tests.unit.podsync.invariants import checkpoint_of
 from tests.unit.podsync.play import Play
 from tests.unit.podsync.pods import a_container
 
@@ -55,9 +56,9 @@ def test_the_preview_is_the_verdict_and_changes_no_record(wanted: list[dict[str,
     admissions = play.core.node_state.admissions
     for pod in wanted:
         uid, source = pod["metadata"]["uid"], pod["metadata"]["annotations"]["kubernetes.io/config.source"]
-        before = play.core.snapshot()
+        before = checkpoint_of(play.core)
         preview = admissions.preview(pod, source)
-        assert preview is not None and play.core.snapshot() == before
+        assert preview is not None and checkpoint_of(play.core) == before
         play.source = source
         play.want(pod)
         saved = play.core.tracked[uid].saved
