@@ -73,7 +73,7 @@ OF_OTHER_TESTS = {
         f"takeover.{moment}.{step}" for moment in ("saved", "acted") for step in _STEPS
     ),
     "tests/service/sources/test_apply_endpoint.py": ("sources.applied",),
-    "tests/service/sources/test_offline_pods.py": ("sources.offline.saved", "sources.offline.published"),
+    "tests/service/sources/test_offline_record.py": ("sources.offline.saved", "sources.offline.published"),
     "tests/service/status/test_offline_tokens.py": ("status.offline.saved",),
     "tests/service/volume/test_devices.py": tuple(
         f"volume.{step}.{operation}" for step in ("calling", "acted") for operation in _OF_DISKS

@@ -10,7 +10,7 @@ from shared.config.gate_releases import ADDED_GATES, EVERY_GATE, enabled, gates_
 from shared.config.gate_table import GATES, Gate, Stage
 from shared.config.gates import declared_features, resolve_gates
 from shared.version import KUBERNETES_VERSION, RELEASES
-from tests.unit.config.test_resolve import ALONE, file_refusal, given
+from tests.unit.config.resolving import ALONE, file_refusal, resolve
 
 REFERENCE = Path(__file__).parents[3] / "docs/reference/config.md"
 STAGES = {Stage.ALPHA: "A", Stage.BETA: "B", Stage.GA: "GA", Stage.DEPRECATED: "Dep", Stage.ALL: "All"}
@@ -65,8 +65,8 @@ def test_each_release_starts_without_a_gate_given(version: str) -> None:
 
 
 def test_the_release_of_a_file_decides_the_gates(tmp_path: Path) -> None:
-    plain = given(tmp_path, ALONE)
-    older, same, newer = (given(tmp_path, f'{OWN}emulatedVersion: "{version}"\n') for version in RELEASES)
+    plain = resolve(tmp_path, ALONE)
+    older, same, newer = (resolve(tmp_path, f'{OWN}emulatedVersion: "{version}"\n') for version in RELEASES)
     assert plain.emulated_version == same.emulated_version == KUBERNETES_VERSION
     assert plain.feature_gates == same.feature_gates
     assert older.feature_gates.keys() == plain.feature_gates.keys() == newer.feature_gates.keys()
@@ -110,14 +110,14 @@ def test_a_gate_of_a_later_release_names_the_setting_that_gives_it(tmp_path: Pat
         ":5:16: featureGates.DefaultPodSysctls: unrecognized feature gate: DefaultPodSysctls (Kubernetes 1.36 has no "
         'such gate; leave it out, or set emulatedVersion, such as "1.37")'
     )
-    assert given(tmp_path, f'{ALONE}{gates}{own}emulatedVersion: "1.37"\n').feature_gates["DefaultPodSysctls"]
+    assert resolve(tmp_path, f'{ALONE}{gates}{own}emulatedVersion: "1.37"\n').feature_gates["DefaultPodSysctls"]
 
 
 @pytest.mark.parametrize("value", ["true", "false"])
 def test_a_removed_gate_is_accepted_with_its_last_value_alone(tmp_path: Path, value: str) -> None:
     text = f'{ALONE}featureGates: {{SidecarContainers: {value}}}\n{OWN.removeprefix(ALONE)}emulatedVersion: "1.37"\n'
     if value == "true":
-        assert given(tmp_path, text).feature_gates["SidecarContainers"]
+        assert resolve(tmp_path, text).feature_gates["SidecarContainers"]
         return
     [line] = file_refusal(tmp_path, text)
     assert "cannot set feature gate SidecarContainers to false: it is locked to true" in line
@@ -131,13 +131,13 @@ def test_a_removed_gate_is_remarked_on() -> None:
 @pytest.mark.parametrize(("version", "factor"), [("1.36", 0.9), ("1.37", 0.0)])
 def test_memory_is_throttled_by_default_before_1_37(tmp_path: Path, version: str, factor: float) -> None:
     own = f'{OWN.removeprefix(ALONE)}emulatedVersion: "{version}"\n'
-    assert given(tmp_path, ALONE + own).memory_throttling_factor == factor
-    assert given(tmp_path, f"{ALONE}memoryThrottlingFactor: 0.5\n{own}").memory_throttling_factor == 0.5
+    assert resolve(tmp_path, ALONE + own).memory_throttling_factor == factor
+    assert resolve(tmp_path, f"{ALONE}memoryThrottlingFactor: 0.5\n{own}").memory_throttling_factor == 0.5
 
 
 @pytest.mark.parametrize(("version", "previous"), [("1.35", "1.34"), ("1.37", "1.36")])
 def test_hidden_metrics_are_those_of_the_release_before(tmp_path: Path, version: str, previous: str) -> None:
     own = f'{OWN.removeprefix(ALONE)}emulatedVersion: "{version}"\n'
-    assert given(tmp_path, f'{ALONE}showHiddenMetricsForVersion: "{previous}"\n{own}').emulated_version == version
+    assert resolve(tmp_path, f'{ALONE}showHiddenMetricsForVersion: "{previous}"\n{own}').emulated_version == version
     [line] = file_refusal(tmp_path, f'{ALONE}showHiddenMetricsForVersion: "1.20"\n{own}')
     assert f"must be the release before this one, {previous}" in line
