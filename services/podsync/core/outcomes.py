@@ -47,7 +47,7 @@ from services.podsync.core.pod.retry import after_failure, after_look, start_lat
 from services.podsync.core.pod.saved import with_container, with_containers, without
 from services.podsync.core.pod.step import Step
 from services.podsync.core.pod.tracked_pod import TrackedPod
-from services.podsync.core.sync.actions import decide_sandbox
+from services.podsync.core.sync.kills_and_starts import decide_sandbox
 from services.podsync.core.sync.left_behind import MAX_ENDINGS
 from services.podsync.core.sync.post_start import with_start_over
 from services.podsync.core.sync.pre_stop import drop_unbegun_hooks, without_begun_hooks

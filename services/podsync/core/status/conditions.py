@@ -12,7 +12,7 @@ from services.podsync.core.pod.device_need import PLUGIN_NOT_READY, describe_wai
 from services.podsync.core.pod.tracked_pod import TERMINAL_PHASES, TrackedPod
 from services.podsync.core.pod.unsupported_volumes import describe_unsupported
 from services.podsync.core.status.container_status import ContainerStatuses
-from services.podsync.core.sync.actions import decide_sandbox
+from services.podsync.core.sync.kills_and_starts import decide_sandbox
 from services.podsync.core.sync.restart_rules import may_restart_all
 from shared.model.conditions import (
     DISRUPTION_TARGET,

@@ -1,6 +1,6 @@
 """Decides which container of a pod starts next, and the next call for it: hook, back-off, image, create, start
 (pods.md 5.5, 7.2, 8.4).
-`actions` decides which containers start, and their order.
+`kills_and_starts` decides which containers start, and their order.
 """
 
 from typing import Any
@@ -12,9 +12,9 @@ from services.podsync.core.pod.pod_addresses import pod_ips
 from services.podsync.core.pod.saved import with_container, without
 from services.podsync.core.pod.step import WAITS_FOR_CPUS, Step, StepInputs
 from services.podsync.core.pod.tracked_pod import TrackedPod
-from services.podsync.core.sync.actions import PodActions
 from services.podsync.core.sync.cpu_sets import waits_for_cpus
 from services.podsync.core.sync.crash_backoff import backoff_until, count_start
+from services.podsync.core.sync.kills_and_starts import PodActions
 from services.podsync.core.sync.post_start import with_start_over
 from shared.cri.interface import ImageStatus
 from shared.model.frozen_copy import replace

@@ -12,7 +12,6 @@ from services.podsync.core.pod.published_items import mounted_volumes
 from services.podsync.core.pod.saved import SavedContainer, with_container
 from services.podsync.core.pod.step import WAITS_FOR_TURN, Step, StepInputs
 from services.podsync.core.pod.tracked_pod import TrackedPod
-from services.podsync.core.sync.actions import PodActions, compute_pod_actions, goes_on
 from services.podsync.core.sync.before_verdict import step_before_verdict
 from services.podsync.core.sync.collecting import (
     EVERY,
@@ -25,6 +24,7 @@ from services.podsync.core.sync.collecting import (
 )
 from services.podsync.core.sync.container_kill import spec_grace
 from services.podsync.core.sync.device_health import stop_after_device_failure
+from services.podsync.core.sync.kills_and_starts import PodActions, compute_pod_actions, goes_on
 from services.podsync.core.sync.left_behind import go_on_beside
 from services.podsync.core.sync.resizing import resize_pod
 from services.podsync.core.sync.starting import run_owed_hook, start_containers

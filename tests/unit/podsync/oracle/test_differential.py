@@ -12,7 +12,7 @@ import pytest
 
 from services.podsync.core.status.container_status import ContainerStatuses, container_statuses
 from services.podsync.core.status.phase import pod_phase
-from services.podsync.core.sync.actions import compute_pod_actions
+from services.podsync.core.sync.kills_and_starts import compute_pod_actions
 from shared.model.runtime import ContainerState
 from shared.podspec.qos import compute_qos_class
 from shared.podspec.resources import pod_limits, pod_requests

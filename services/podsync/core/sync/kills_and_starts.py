@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.container_kill import ContainerKill, failed_probe, probe_grace
-from services.podsync.core.sync.init_actions import compute_init_actions
+from services.podsync.core.sync.init_containers import compute_init_actions
 from services.podsync.core.sync.resizing import restarts_for_resize
 from services.podsync.core.sync.restart import should_restart
 from services.podsync.core.sync.restart_rules import restart_policy
