@@ -12,7 +12,7 @@ from cryptography import x509
 from msgspec import Struct, to_builtins
 
 from services.cli.agent.local_agent import Agent, local_agent
-from services.cli.terminal.output import dump
+from services.cli.terminal.output import write_report
 from services.cli.terminal.table import duration, table, terminal_width
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import load_effective
@@ -67,11 +67,8 @@ def list_certificates(run_dir: str, form: str, out: Write, err: Write) -> int:
         except OperatorError as error:
             problems.append(f"{source.certificate}: {error}")
     rows.sort(key=lambda row: row.not_after)
-    if form != "text":
-        out(dump([to_builtins(row) for row in rows], form))
-    else:
-        for line in certificate_lines(rows, terminal_width(), now) if rows else ():
-            out(line)
+    lines = certificate_lines(rows, terminal_width(), now) if rows else ()
+    write_report(form, [to_builtins(row) for row in rows], lines, out)
     for line in problems:
         err(line)
     if not rows and not problems:

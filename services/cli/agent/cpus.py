@@ -8,7 +8,7 @@ from msgspec import Struct, to_builtins
 
 from services.cli.agent.holders import Holder, holder, sorted_pods
 from services.cli.agent.local_agent import Agent, local_agent
-from services.cli.terminal.output import dump
+from services.cli.terminal.output import write_report
 from services.cli.terminal.table import size, table, terminal_width
 from shared.errors import OperatorError
 from shared.host.machine_topology import read_machine_topology
@@ -83,11 +83,7 @@ def show_cpus(run_dir: str, form: str, out: Write, err: Write) -> int:
     except OperatorError as error:
         err(str(error))
         return 1
-    if form != "text":
-        out(dump(to_builtins(found), form))
-        return 0
-    for line in cpu_lines(found, terminal_width()):
-        out(line)
+    write_report(form, to_builtins(found), cpu_lines(found, terminal_width()), out)
     return 0
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 
 from services.cli.agent.holders import Holder, holder, sorted_pods
 from services.cli.agent.local_agent import Agent, Items, local_agent
-from services.cli.terminal.output import dump
+from services.cli.terminal.output import write_report
 from services.cli.terminal.table import table, terminal_width
 from shared.errors import OperatorError
 from shared.text.plain_text import plain
@@ -83,11 +83,7 @@ def show_devices(run_dir: str, form: str, out: Write, err: Write) -> int:
     except OperatorError as error:
         err(str(error))
         return 1
-    if form != "text":
-        out(dump(to_builtins(found), form))
-        return 0
-    for line in device_lines(found, terminal_width()):
-        out(line)
+    write_report(form, to_builtins(found), device_lines(found, terminal_width()), out)
     return 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from services.cli.terminal.output import dump
+from services.cli.terminal.output import dump, write_report
 from services.cli.terminal.table import shorten_text, terminal_width
 from shared.story.files import directory_of, find_stories, image_lines, newest_lines, read_conditions, read_shutdown
 from shared.story.text import (
@@ -116,11 +116,7 @@ def explain_node(root_dir: str, run_dir: str, form: str, out: Write, err: Write,
 
 
 def _print(form: str, data: Any, lines: list[str], out: Write) -> int:
-    if form != "text":
-        out(dump(data, form))
-        return 0
-    for line in lines:
-        out(shorten_text(line, terminal_width()))
+    write_report(form, data, (shorten_text(line, terminal_width()) for line in lines), out)
     return 0
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from bus.messages.services import SERVICES
 from services.cli.config.found_configuration import read_running_configuration
 from services.cli.config.show import leaves, masked, own_flags
-from services.cli.terminal.output import dump
+from services.cli.terminal.output import write_report
 from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import evaluate
@@ -69,11 +69,8 @@ def diff_configurations(
             err(line)
         return REFUSED
     found = differences(*sides)
-    if form != "text":
-        out(dump([asdict(one) for one in found], form))
-    else:
-        for line in _text(found, restarted_by(changes(sides[0].config, sides[1].config))):
-            out(line)
+    lines = _text(found, restarted_by(changes(sides[0].config, sides[1].config)))
+    write_report(form, [asdict(one) for one in found], lines, out)
     return DIFFERENT if found else SAME
 
 

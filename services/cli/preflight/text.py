@@ -10,7 +10,6 @@ from services.cli.terminal.table import Paint
 from shared.text.plain_text import plain
 
 _SEVERITIES = max(len(severity) for severity in Severity)
-_VERDICTS = max(len(verdict) for verdict in Verdict) + len(" keeps")
 _ORDER = {
     verdict: number for number, verdict in enumerate((Verdict.CANNOT, Verdict.RESTARTS, Verdict.RUNS, Verdict.ENDED))
 }

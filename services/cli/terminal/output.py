@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NoReturn, TextIO
 
@@ -74,6 +75,12 @@ def _drop(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     os.dup2(nowhere, descriptor)  # this also discards what the stream still holds
     os.close(nowhere)
+
+
+def write_report(form: str, data: Any, lines: Iterable[str], out: Callable[[str], None]) -> None:
+    """Write the lines for the form text, else the data in this form."""
+    for line in lines if form == "text" else (dump(data, form),):
+        out(line)
 
 
 def dump(data: Any, form: str) -> str:

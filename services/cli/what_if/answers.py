@@ -9,7 +9,7 @@ from bus.client import Question, Refusal
 from bus.messages.pod_preview import GetPodPreview, PodPreview
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.pods.manifest_files import Document, read_manifest_file
-from services.cli.terminal.output import dump
+from services.cli.terminal.output import write_report
 from services.cli.what_if.candidates import KINDS, Candidate, NodeIdentity, candidate
 from services.cli.what_if.claims import KINDS as CLAIM_KINDS
 from services.cli.what_if.claims import STREAMS, previewed_claims, registered_drivers
@@ -55,12 +55,8 @@ def print_what_if(
     except OperatorError as error:
         err(str(error))
         return NO_ANSWER
-    if form != "text":
-        out(dump({"pods": [one.data for one in answers]}, form))
-    else:
-        for number, one in enumerate(answers):
-            for line in [""] * (number > 0) + lines(one):
-                out(line)
+    text = (line for number, one in enumerate(answers) for line in [""] * (number > 0) + lines(one))
+    write_report(form, {"pods": [one.data for one in answers]}, text, out)
     verdicts = {one.verdict for one in answers}
     if verdicts <= {Verdict.ADMITTED}:
         return ADMITTED

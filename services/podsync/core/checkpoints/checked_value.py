@@ -15,7 +15,28 @@ from shared.go_checkpoints.checksums import (
     load_checkpoint,
     text_checksum,
 )
-from shared.go_checkpoints.go_types import GoStruct, GoValueError
+from shared.go_checkpoints.go_types import Field, GoNumber, GoStruct, GoText, GoType, GoValueError
+
+
+def forms_of_file(
+    name: str, own: Field, entries: GoType, pod_entries: GoType, *, later: tuple[str, str]
+) -> tuple[GoStruct, GoStruct, tuple[GoStruct, ...]]:
+    """Return the form without pods, the one with pods, and all whose dump the checksum of some version covers. `name`:
+    of the first Go type; `later`: what was put after it for those without and with pods; `own`: the field of this file
+    beside those that both files have."""
+
+    def form(suffix: str, *, pods: bool) -> GoStruct:
+        fields = [
+            Field("PolicyName", GoText(), "policyName"),
+            own,
+            Field("Entries", entries, "entries", omit_empty=True, empty_map=True),
+            *([Field("PodEntries", pod_entries, "podEntries", omit_empty=True, empty_map=True)] if pods else []),
+            Field("Checksum", GoNumber("checksum.Checksum"), "checksum"),
+        ]
+        return GoStruct(f"state.{name}{suffix}", tuple(fields), "*")
+
+    without, beside = form("", pods=False), form("", pods=True)
+    return without, beside, (without, beside, form(later[0], pods=False), form(later[1], pods=True))
 
 
 def read_value(content: bytes, form: GoStruct, written: Iterable[GoStruct]) -> dict[str, Any]:

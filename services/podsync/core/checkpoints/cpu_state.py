@@ -10,12 +10,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from services.podsync.core.checkpoints.checked_value import read_value, write_value
+from services.podsync.core.checkpoints.checked_value import forms_of_file, read_value, write_value
 from shared.go_checkpoints.checksums import (
     CheckpointError,
     Fault,
 )
-from shared.go_checkpoints.go_types import Field, GoMap, GoNumber, GoStruct, GoText, GoType, GoValueError
+from shared.go_checkpoints.go_types import Field, GoMap, GoText, GoType, GoValueError
 from shared.model.cpu_list import parse_cpus, write_cpus
 from shared.model.machine_topology import CpuSet
 
@@ -50,24 +50,12 @@ _ENTRIES = GoMap("map[string]map[string]string", GoMap("map[string]string", GoTe
 _POD_ENTRIES = GoMap("state.PodCPUAssignments", _CpusOfPod("state.PodEntry"))
 
 
-def _struct(name: str, *, pods: bool) -> GoStruct:
-    fields = [
-        Field("PolicyName", GoText(), "policyName"),
-        Field("DefaultCPUSet", GoText(), "defaultCpuSet"),
-        Field("Entries", _ENTRIES, "entries", omit_empty=True, empty_map=True),
-        Field("PodEntries", _POD_ENTRIES, "podEntries", omit_empty=True, empty_map=True),
-        Field("Checksum", GoNumber("checksum.Checksum"), "checksum"),
-    ]
-    return GoStruct(f"state.{name}", tuple(one for one in fields if pods or one.key != "podEntries"), "*")
-
-
-_WITHOUT_PODS = _struct("CPUManagerCheckpoint", pods=False)
-_WITH_PODS = _struct("CPUManagerCheckpoint", pods=True)
-_WRITTEN = (  # by some version
-    _WITHOUT_PODS,
-    _WITH_PODS,
-    _struct("CPUManagerCheckpointV2", pods=False),
-    _struct("CPUManagerCheckpointV3", pods=True),
+_WITHOUT_PODS, _WITH_PODS, _WRITTEN = forms_of_file(
+    "CPUManagerCheckpoint",
+    Field("DefaultCPUSet", GoText(), "defaultCpuSet"),
+    _ENTRIES,
+    _POD_ENTRIES,
+    later=("V2", "V3"),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from services.podsync.core.checkpoints.checked_value import read_value, write_value
+from services.podsync.core.checkpoints.checked_value import forms_of_file, read_value, write_value
 from services.podsync.core.placement.machine_memory import MachineMemory, MemoryTable, NodeMemory
 from services.podsync.core.placement.pod_placement import MemoryBlock
 from shared.go_checkpoints.go_types import Field, GoMap, GoNumber, GoSlice, GoStruct, GoText
@@ -63,24 +63,12 @@ _ENTRIES = GoMap("state.ContainerMemoryAssignments", GoMap("map[string][]state.B
 _POD_ENTRIES = GoMap("state.PodMemoryAssignments", _POD)
 
 
-def _struct(name: str, *, pods: bool) -> GoStruct:
-    fields = [
-        Field("PolicyName", GoText(), "policyName"),
-        Field("MachineState", _NODES, "machineState", empty_map=True),
-        Field("Entries", _ENTRIES, "entries", omit_empty=True, empty_map=True),
-        Field("PodEntries", _POD_ENTRIES, "podEntries", omit_empty=True, empty_map=True),
-        Field("Checksum", GoNumber("checksum.Checksum"), "checksum"),
-    ]
-    return GoStruct(f"state.{name}", tuple(one for one in fields if pods or one.key != "podEntries"), "*")
-
-
-_WITHOUT_PODS = _struct("MemoryManagerCheckpoint", pods=False)
-_WITH_PODS = _struct("MemoryManagerCheckpoint", pods=True)
-_WRITTEN = (  # by some version
-    _WITHOUT_PODS,
-    _WITH_PODS,
-    _struct("MemoryManagerCheckpointV1", pods=False),
-    _struct("MemoryManagerCheckpointV2", pods=True),
+_WITHOUT_PODS, _WITH_PODS, _WRITTEN = forms_of_file(
+    "MemoryManagerCheckpoint",
+    Field("MachineState", _NODES, "machineState", empty_map=True),
+    _ENTRIES,
+    _POD_ENTRIES,
+    later=("V1", "V2"),
 )
 
 
