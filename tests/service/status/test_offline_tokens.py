@@ -115,6 +115,14 @@ class Node:
         assert asking.done()
         return asking.result()
 
+    async def keep_token(self) -> tuple[RequestToken, IssuedToken]:
+        """Start, and let the token of a pod be requested and saved."""
+        await self.begin()
+        request = self.bind()
+        issued = await self.ask(request)
+        await pass_time(self.network, SAVED_WITHIN)
+        return request, issued
+
     async def stop(self) -> None:
         """The end of the test."""
         if self.running is not None:
@@ -127,10 +135,7 @@ MOMENT = "2026-11-29T08:00:00Z"
 @on_virtual_time
 async def test_a_pod_from_the_record_gets_its_last_token_and_soon_asks_again(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    await node.begin()
-    request = node.bind()
-    before = await node.ask(request)
-    await pass_time(node.network, SAVED_WITHIN)
+    request, before = await node.keep_token()
     await node.reboot()
     asking = asyncio.create_task(node.volume.ask("status", request, IssuedToken, timeout=60))
     await pass_time(node.network, 4.0)
@@ -152,10 +157,7 @@ async def test_a_pod_from_the_record_gets_its_last_token_and_soon_asks_again(tmp
 @on_virtual_time
 async def test_a_pod_that_sources_does_not_publish_gets_the_error(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    await node.begin()
-    request = node.bind()
-    await node.ask(request)
-    await pass_time(node.network, SAVED_WITHIN)
+    request, _ = await node.keep_token()
     await node.reboot()
     assert "connection refused" in (await node.ask(request, seconds=7.0)).error
     await node.stop()
@@ -164,10 +166,7 @@ async def test_a_pod_that_sources_does_not_publish_gets_the_error(tmp_path: Path
 @on_virtual_time
 async def test_an_expired_token_is_given_too_so_that_its_pod_starts(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    await node.begin()
-    request = node.bind()
-    before = await node.ask(request)
-    await pass_time(node.network, SAVED_WITHIN)
+    request, before = await node.keep_token()
     node.network.clock.advance(4000.0)
     await node.reboot()
     node.show(node.pod, MOMENT)
@@ -203,10 +202,7 @@ async def test_no_token_of_the_record_is_given_once_it_is_too_old_or_the_node_is
 @on_virtual_time
 async def test_a_request_that_hangs_is_answered_once_the_pod_runs_from_the_record(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    await node.begin()
-    request = node.bind()
-    before = await node.ask(request)
-    await pass_time(node.network, SAVED_WITHIN)
+    request, before = await node.keep_token()
     await node.reboot()
     node.server.up()
     node.server.pause()
@@ -222,10 +218,7 @@ async def test_a_request_that_hangs_is_answered_once_the_pod_runs_from_the_recor
 @on_virtual_time
 async def test_tokens_of_other_pods_and_other_requests_are_not_given(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    await node.begin()
-    request = node.bind()
-    await node.ask(request)
-    await pass_time(node.network, SAVED_WITHIN)
+    request, _ = await node.keep_token()
     await node.reboot()
     node.show(node.pod, MOMENT)
     other = RequestToken(namespace="default", service_account="default", spec={**request.spec, "audiences": ["vault"]})
@@ -262,10 +255,7 @@ async def test_the_token_of_a_pod_that_is_gone_leaves_the_record_and_none_is_in_
 @on_virtual_time
 async def test_without_the_setting_no_token_is_kept(tmp_path: Path) -> None:
     node = Node(tmp_path, None)
-    await node.begin()
-    request = node.bind()
-    await node.ask(request)
-    await pass_time(node.network, SAVED_WITHIN)
+    request, _ = await node.keep_token()
     assert not Path(node.config.root_dir).exists() and node.running is None
     node.server.down()
     node.show(node.pod, MOMENT)
@@ -276,10 +266,7 @@ async def test_without_the_setting_no_token_is_kept(tmp_path: Path) -> None:
 @on_virtual_time
 async def test_a_damaged_record_is_one_trouble_and_the_next_save_replaces_it(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    await node.begin()
-    request = node.bind()
-    await node.ask(request)
-    await pass_time(node.network, SAVED_WITHIN)
+    request, _ = await node.keep_token()
     (Path(node.config.root_dir) / "bulkhead" / "offline" / "key").write_bytes(bytes(32))
     await node.reboot()
     node.show(node.pod, MOMENT)

@@ -37,18 +37,22 @@ def deletions(stage: NodeStage) -> list[str]:
     return [request.query["fieldSelector"] for request in sent if request.method == "DELETE"]
 
 
+async def start_with_slices(stage: NodeStage, **drivers: str) -> None:
+    """Start status beside these drivers, each named by the slices that it has, and wait until nothing follows."""
+    await stage.start()
+    for driver in dict.fromkeys(drivers.values()):
+        register(stage, driver)
+    stage.plugins.mark_complete()
+    for name, driver in drivers.items():
+        put_slice(stage, name.replace("_", "-"), driver)
+    await stage.pass_time(60)
+
+
 @on_virtual_time
 async def test_the_slices_of_a_driver_go_30_s_after_it_and_stay_where_it_returns(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:
-        await stage.start()
-        for driver in (GPU, NIC):
-            register(stage, driver)
-        stage.plugins.mark_complete()
-        put_slice(stage, "of-gpu", GPU)
-        put_slice(stage, "more-of-gpu", GPU)
-        put_slice(stage, "of-nic", NIC)
         put_slice(stage, "elsewhere", GPU, node="n2")
-        await stage.pass_time(60)
+        await start_with_slices(stage, of_gpu=GPU, more_of_gpu=GPU, of_nic=NIC)
         assert len(slices(stage)) == 4
         for driver in (GPU, NIC):
             deregister(stage, driver)
@@ -67,13 +71,7 @@ async def test_a_driver_that_registers_while_the_slices_of_another_one_are_delet
     tmp_path: Path,
 ) -> None:
     async with node_stage(tmp_path) as stage:
-        await stage.start()
-        for driver in (GPU, NIC):
-            register(stage, driver)
-        stage.plugins.mark_complete()
-        put_slice(stage, "of-gpu", GPU)
-        put_slice(stage, "of-nic", NIC)
-        await stage.pass_time(60)
+        await start_with_slices(stage, of_gpu=GPU, of_nic=NIC)
         stage.api.slow(lambda received: 5.0 if received.method == "DELETE" else 0.0)
         for driver in (GPU, NIC):
             deregister(stage, driver)
@@ -89,11 +87,7 @@ async def test_the_slices_of_a_driver_that_returns_and_goes_during_its_request_a
     tmp_path: Path,
 ) -> None:
     async with node_stage(tmp_path) as stage:
-        await stage.start()
-        register(stage, GPU)
-        stage.plugins.mark_complete()
-        put_slice(stage, "of-gpu", GPU)
-        await stage.pass_time(60)
+        await start_with_slices(stage, of_gpu=GPU)
         stage.api.slow(lambda received: 5.0 if received.method == "DELETE" else 0.0)
         deregister(stage, GPU)
         await stage.pass_time(GRACE_SECONDS + 2)
@@ -111,13 +105,7 @@ async def test_the_slices_of_a_driver_that_returns_and_goes_during_its_request_a
 async def test_the_slices_of_a_driver_that_does_not_listen_any_more_go_too(tmp_path: Path) -> None:
     """It was killed, and its socket is still there."""
     async with node_stage(tmp_path) as stage:
-        await stage.start()
-        for driver in (GPU, NIC):
-            register(stage, driver)
-        stage.plugins.mark_complete()
-        put_slice(stage, "of-gpu", GPU)
-        put_slice(stage, "of-nic", NIC)
-        await stage.pass_time(60)
+        await start_with_slices(stage, of_gpu=GPU, of_nic=NIC)
         for driver in (GPU, NIC):
             register(stage, driver, connected=False)
         await stage.pass_time(GRACE_SECONDS - 5)
@@ -137,13 +125,7 @@ async def test_a_restart_deletes_no_slice_of_a_driver_that_is_there_and_those_of
 ) -> None:
     """The kubelet deletes all slices of the node whenever it starts."""
     async with node_stage(tmp_path) as stage:
-        await stage.start()
-        for driver in (GPU, NIC):
-            register(stage, driver)
-        stage.plugins.mark_complete()
-        put_slice(stage, "of-gpu", GPU)
-        put_slice(stage, "of-nic", NIC)
-        await stage.pass_time(60)
+        await start_with_slices(stage, of_gpu=GPU, of_nic=NIC)
         await stage.kill()
         deregister(stage, GPU)
         await stage.start()
@@ -176,11 +158,7 @@ async def test_an_outage_and_refusals_delay_the_deletion_and_are_a_trouble_that_
     tmp_path: Path,
 ) -> None:
     async with node_stage(tmp_path) as stage:
-        await stage.start()
-        register(stage, GPU)
-        stage.plugins.mark_complete()
-        put_slice(stage, "of-gpu", GPU)
-        await stage.pass_time(60)
+        await start_with_slices(stage, of_gpu=GPU)
         stage.api.down()
         deregister(stage, GPU)
         await stage.until(
