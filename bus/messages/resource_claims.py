@@ -48,7 +48,7 @@ class PodClaims(Struct, frozen=True, kw_only=True):
     unprepared yet of one that has ended. Deleted once there are none."""
 
     uid: str  # pod UID
-    # those of its spec in their order, then that of its extended resources
+    # the claims of its spec in their order, then that of its extended resources
     claims: tuple[PodClaim, ...]
     # the pod has ended, and its claims could not be unprepared for 5 minutes: nothing needs to wait for them any longer
     overdue: bool = False

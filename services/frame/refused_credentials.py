@@ -25,5 +25,5 @@ class RefusedCredentials:
             self._reporting = asyncio.create_task(self._report(version), name="refused credentials")
 
     async def _report(self, version: int) -> None:
-        with contextlib.suppress(NoAnswerError, RequestRefusedError):  # the next refusal reports it again
+        with contextlib.suppress(NoAnswerError, RequestRefusedError):  # the next request that is refused asks again
             await self._bus.ask("bootstrap", RenewCredentials(version=version), CredentialsRenewal, _MAX_ANSWER_SECONDS)

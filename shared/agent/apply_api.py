@@ -3,5 +3,5 @@ uses it."""
 
 SOCKET = "manifests.sock"  # below the run directory
 PATH = "/manifests"
-MAX_APPLIED_BYTES = 3 << 19  # of an object and of its file: what etcd takes
-DIRECTORY = "bulkhead/manifests"  # of the files, below the root directory
+MAX_APPLIED_BYTES = 3 << 19  # of an object, and of its file; etcd takes no larger one
+DIRECTORY = "bulkhead/manifests"  # the directory of the files, below the root directory

@@ -182,7 +182,7 @@ class EffectiveConfig:
     eviction_minimum_reclaim: dict[str, str] = field(default_factory=dict, metadata={KEY: "evictionMinimumReclaim"})
     shutdown_grace_period: float = _of("shutdownGracePeriod", 0.0)  # seconds
     shutdown_grace_period_critical_pods: float = _of("shutdownGracePeriodCriticalPods", 0.0)  # seconds of that period
-    # priority, shutdownGracePeriodSeconds; in place of both periods
+    # each with `priority` and `shutdownGracePeriodSeconds`; they replace both periods
     shutdown_grace_period_by_pod_priority: tuple[dict[str, int], ...] = _of("shutdownGracePeriodByPodPriority", ())
     eviction_max_pod_grace_period: int = _of("evictionMaxPodGracePeriod", 0)  # seconds
     eviction_pressure_transition_period: float = _of("evictionPressureTransitionPeriod", 300.0)

@@ -127,7 +127,7 @@ class _Reader:
             raise _BadArgumentError(f"flag needs an argument: {word} (give it as --{flag.name}=value)")
 
     def _short(self, letters: str, rest: list[str]) -> None:
-        """A cluster of one-letter flags, the last of which may have a value."""
+        """Read a cluster of one-letter flags, the last of which may have a value."""
         cluster = letters
         while letters:
             letter, value = letters[0], letters[1:]

@@ -90,7 +90,7 @@ def _check_dependencies(
     findings: Findings,
     place_of: Callable[[str], str],
 ) -> None:
-    """An enabled gate needs those it builds on. Reports the gate that was given."""
+    """Report each enabled gate without the gates that it builds on."""
     for name, gate in gates.items():
         for needed in gate.needs if values[name] else ():
             if values[needed]:

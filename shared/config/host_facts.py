@@ -139,7 +139,7 @@ def _check_cpus(data: dict[str, Any], facts: HostFacts, findings: Findings) -> N
 
 
 def _check_reservations(data: dict[str, Any], facts: HostFacts, findings: Findings) -> None:
-    """What is kept back is not more than there is."""
+    """Refuse reservations of more than the machine has."""
     capacity = {"cpu": Quantity.of(len(facts.online_cpus)), "memory": Quantity.of(facts.memory, binary=True)}
     for resource, there in capacity.items():
         kept = _kept_back(data, resource, facts.memory)
@@ -194,7 +194,7 @@ def _check_numa(data: dict[str, Any], facts: HostFacts, findings: Findings) -> N
 
 
 def _check_totals(data: dict[str, Any], totals: dict[str, Quantity], facts: HostFacts, findings: Findings) -> None:
-    """The amounts of `reservedMemory` are those of the reservation, kind by kind."""
+    """Refuse amounts of `reservedMemory` that are not those of the reservation, kind by kind."""
     for kind, total in totals.items():
         kept = _kept_back(data, "memory", facts.memory) if kind == "memory" else Quantity.of(0)
         percentage = dict(pairs(data, "evictionHard")).get("memory.available", "").endswith("%")

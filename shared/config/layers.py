@@ -258,7 +258,8 @@ def _merge_patch(
     patch_places: Mapping[str, str],
     origins: dict[str, Origin],
 ) -> None:
-    """RFC 7386: mappings merge, null deletes, everything else replaces. Keeps `places` and `origins` in step."""
+    """Merge a patch by RFC 7386: mappings merge, null deletes, everything else replaces. Keep `places` and `origins` in
+    step."""
     for name, value in patch.items():
         key = f"{prefix}.{name}" if prefix else name
         merges = isinstance(value, dict) and isinstance(target.get(name), dict)
@@ -293,7 +294,7 @@ def _copy_places(value: Any, key: str, source: Mapping[str, str], places: dict[s
 
 
 def _parts(value: Any, key: str) -> Iterator[tuple[Any, str]]:
-    """The inner values with their dotted keys, as `read_documents` names them."""
+    """Yield the inner values with their dotted keys, as `read_documents` names them."""
     if isinstance(value, dict):
         yield from ((inner, f"{key}.{name}") for name, inner in value.items())
     elif isinstance(value, list):

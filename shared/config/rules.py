@@ -54,7 +54,7 @@ def check_rules(
 
 
 def check_clients(data: dict[str, Any], findings: Findings) -> None:
-    """What only matters to a kubelet that has an API server: without one, none of it is looked at."""
+    """Check what only matters to a kubelet with an API server; without one, none of it is checked."""
     strategy = next(field for field in FIELDS if field.key == "configMapAndSecretChangeDetectionStrategy")
     _check_plain(strategy, data, findings)
     if data.get("kubeAPIBurst") == 0 and (data.get("kubeAPIQPS") or 0) > 0:
@@ -101,6 +101,6 @@ def check_listeners(listeners: list[tuple[str, str, int]], given: dict[str, Any]
 def _overlap(first: str, second: str) -> bool:
     try:
         one, two = ipaddress.ip_address(first), ipaddress.ip_address(second)
-    except ValueError:  # a finding of its own
+    except ValueError:  # the check of the address reports it
         return False
     return one == two or one.is_unspecified or two.is_unspecified  # an unspecified one takes both families

@@ -15,7 +15,7 @@ ENFORCEABLE = (_NONE, _PODS, *(name + ending for name in _RESERVED_BY for ending
 
 
 def check_cgroups(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
-    """The root, who is held to what, CPU quota, memory, and reserved memory."""
+    """Check the cgroup root, what is enforced on which cgroups, CPU quota, memory and reserved memory."""
     root = data.get("cgroupRoot") or ""
     if ".." in root.split("/"):
         findings.add("cgroupRoot", f'is "{root}", must be without ..', "write the cgroup's path from the top")

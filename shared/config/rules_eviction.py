@@ -61,7 +61,8 @@ def _is_grace(text: str) -> bool:
 
 
 def _is_amount(text: str, *, least_percentage: bool) -> bool:
-    """A threshold is 0% to 100%, or above nothing; what is to be reclaimed is above 0%, or nothing and more."""
+    """Return whether the text is a threshold (0% to 100%, or an amount above 0) or a minimum reclaim (above 0%, or an
+    amount of at least 0)."""
     if text.endswith("%"):
         match = _PERCENTAGE.fullmatch(text)
         return match is not None and (0 <= float(match[1]) <= 100 if least_percentage else float(match[1]) > 0)
@@ -73,7 +74,7 @@ def _is_amount(text: str, *, least_percentage: bool) -> bool:
 
 
 def check_shutdown(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
-    """The two periods, and those by priority that exclude them."""
+    """Check the two periods of a shutdown, and those by priority, which exclude them."""
     total, critical = nanoseconds(data, _TOTAL) or 0, nanoseconds(data, _CRITICAL) or 0
     periods = {_TOTAL: total, _CRITICAL: critical}
     by_priority = bool(data.get(_BY_PRIORITY))

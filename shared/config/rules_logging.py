@@ -15,7 +15,7 @@ _SCHEMES = ("dns", "unix", "unix-abstract")
 
 
 def check_logging(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
-    """What needs the text format, and what is still alpha."""
+    """Check the options that need the text format, and those that are still alpha."""
     key, patterns = "logging.vmodule", value_of(data, "logging.vmodule") or ()
     if patterns and value_of(data, "logging.format") not in ("text", "", None):
         findings.add(key, "is only for the text format", "remove it, or set logging.format to text")

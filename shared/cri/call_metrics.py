@@ -36,7 +36,7 @@ class CallMetrics:
 
     @contextmanager
     def call(self, method: str) -> Iterator[None]:
-        """The block is one call of this CRI method; an exception is its failure."""
+        """Count and time the block as one call of this CRI method; an exception is its failure."""
         operation, began = operation_type(method), time.monotonic()
         self._calls.inc(operation)
         try:
@@ -49,7 +49,7 @@ class CallMetrics:
 
     @contextmanager
     def sandbox(self, runtime_handler: str) -> Iterator[None]:
-        """The block is one RunPodSandbox with this handler."""
+        """Count and time the block as one RunPodSandbox with this handler."""
         began = time.monotonic()
         try:
             yield

@@ -112,7 +112,7 @@ class CriChannel:
             raise RuntimeCallError(method, "Canceled", str(error)) from None
 
     async def stream(self, stub: Any, method: str, request: Any, decode: Callable[[Any], Any]) -> AsyncIterator[Any]:
-        """The messages of a server stream, until it ends or fails."""
+        """Yield the messages of a server stream, until it ends or fails."""
         call = getattr(stub, method)(request, wait_for_ready=False)
         try:
             with self.metrics.call(method):

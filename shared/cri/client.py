@@ -74,7 +74,7 @@ class CriRuntime:
         self._observer = Observer(self._channel, request_timeout, monotonic, pids=pids)
 
     async def version(self) -> RuntimeVersion:
-        """CRI Version."""
+        """Return the name and versions of the runtime (CRI Version)."""
         request = api_pb2.VersionRequest(version=KUBELET_API_VERSION)
         answer = await self._channel.call(self._channel.runtime, "Version", request, self._timeout)
         return RuntimeVersion(
@@ -82,21 +82,22 @@ class CriRuntime:
         )
 
     async def status(self) -> tuple[RuntimeCondition, ...]:
-        """CRI Status: the runtime's conditions."""
+        """Return the runtime's conditions (CRI Status)."""
         answer = await self._channel.call(
             self._channel.runtime, "Status", api_pb2.StatusRequest(verbose=False), self._timeout
         )
         return decode_conditions(answer)
 
     async def features(self) -> RuntimeFeatures:
-        """CRI Status: the runtime's handlers and features."""
+        """Return the runtime's handlers and features (CRI Status)."""
         answer = await self._channel.call(
             self._channel.runtime, "Status", api_pb2.StatusRequest(verbose=False), self._timeout
         )
         return decode_features(answer)
 
     async def runtime_config(self) -> str | None:
-        """RuntimeConfig: "systemd" or "cgroupfs"; None = the runtime does not report it."""
+        """Return the cgroup driver of the runtime, "systemd" or "cgroupfs" (CRI RuntimeConfig); None = the runtime does
+        not report it."""
         try:
             answer = await self._channel.call(
                 self._channel.runtime, "RuntimeConfig", api_pb2.RuntimeConfigRequest(), self._timeout
@@ -108,7 +109,7 @@ class CriRuntime:
         return decode_cgroup_driver(answer)
 
     async def update_runtime_config(self, pod_cidrs: str) -> None:
-        """UpdateRuntimeConfig with these addresses for pods."""
+        """Announce these addresses for pods to the runtime (CRI UpdateRuntimeConfig)."""
         network = api_pb2.NetworkConfig(pod_cidr=pod_cidrs)
         request = api_pb2.UpdateRuntimeConfigRequest(runtime_config=api_pb2.RuntimeConfig(network_config=network))
         await self._channel.call(self._channel.runtime, "UpdateRuntimeConfig", request, self._timeout)
@@ -118,22 +119,23 @@ class CriRuntime:
         return await self._observer.observe(uid)
 
     async def uids_of(self, namespace: str, name: str) -> frozenset[str]:
-        """ListPodSandbox: the UIDs of the pods of this name."""
+        """Return the UIDs of the pods of this name (CRI ListPodSandbox)."""
         labels = {LABEL_POD_NAMESPACE: namespace, LABEL_POD_NAME: name}
         request = api_pb2.ListPodSandboxRequest(filter=api_pb2.PodSandboxFilter(label_selector=labels))
         answer = await self._channel.call(self._channel.runtime, "ListPodSandbox", request, self._timeout)
         return frozenset(entry.metadata.uid for entry in answer.items if entry.metadata.uid)
 
     async def inspect_sandbox(self, sandbox_id: str) -> Sandbox | None:
-        """PodSandboxStatus: the sandbox, without its pid; None = the runtime has it no more."""
+        """Return the sandbox, without its pid (CRI PodSandboxStatus); None = the runtime has it no more."""
         return await self._observer.inspect_sandbox(sandbox_id)
 
     async def inspect_container(self, container_id: str, sandbox_id: str) -> Container | None:
-        """ContainerStatus of a container of this sandbox, without its pid; None = the runtime has it no more."""
+        """Return a container of this sandbox, without its pid (CRI ContainerStatus); None = the runtime has it no
+        more."""
         return await self._observer.inspect_container(container_id, sandbox_id)
 
     async def run_pod_sandbox(self, config: Message, runtime_handler: str) -> str:
-        """RunPodSandbox: the id of the new sandbox."""
+        """Make and start a sandbox, and return its id (CRI RunPodSandbox)."""
         request = api_pb2.RunPodSandboxRequest(runtime_handler=runtime_handler)
         fill("RunPodSandbox", request.config, config)
         with self._channel.metrics.sandbox(runtime_handler):
@@ -141,17 +143,17 @@ class CriRuntime:
         return str(answer.pod_sandbox_id)
 
     async def stop_pod_sandbox(self, sandbox_id: str) -> None:
-        """StopPodSandbox: also stops what runs in it, without grace."""
+        """Stop a sandbox and what runs in it, without grace (CRI StopPodSandbox)."""
         request = api_pb2.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
         await self._channel.call(self._channel.runtime, "StopPodSandbox", request, self._timeout)
 
     async def remove_pod_sandbox(self, sandbox_id: str) -> None:
-        """RemovePodSandbox."""
+        """Remove a sandbox with its containers (CRI RemovePodSandbox)."""
         request = api_pb2.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
         await self._channel.call(self._channel.runtime, "RemovePodSandbox", request, self._timeout)
 
     async def create_container(self, sandbox_id: str, config: Message, sandbox_config: Message) -> str:
-        """CreateContainer: the id of the new container."""
+        """Make a container, and return its id (CRI CreateContainer)."""
         request = api_pb2.CreateContainerRequest(pod_sandbox_id=sandbox_id)
         fill_container("CreateContainer", request.config, config)
         fill("CreateContainer", request.sandbox_config, sandbox_config)
@@ -159,17 +161,17 @@ class CriRuntime:
         return str(answer.container_id)
 
     async def start_container(self, container_id: str) -> None:
-        """StartContainer."""
+        """Start a container (CRI StartContainer)."""
         request = api_pb2.StartContainerRequest(container_id=container_id)
         await self._channel.call(self._channel.runtime, "StartContainer", request, self._timeout)
 
     async def stop_container(self, container_id: str, timeout: int) -> None:
-        """StopContainer with `timeout` seconds between TERM and KILL."""
+        """Stop a container, with `timeout` seconds between TERM and KILL (CRI StopContainer)."""
         request = api_pb2.StopContainerRequest(container_id=container_id, timeout=timeout)
         await self._channel.call(self._channel.runtime, "StopContainer", request, timeout + self._timeout)
 
     async def remove_container(self, container_id: str) -> None:
-        """RemoveContainer."""
+        """Remove a container (CRI RemoveContainer)."""
         request = api_pb2.RemoveContainerRequest(container_id=container_id)
         await self._channel.call(self._channel.runtime, "RemoveContainer", request, self._timeout)
 
@@ -178,67 +180,70 @@ class CriRuntime:
         await end_task(self.endpoint, task_id)
 
     async def update_container_resources(self, container_id: str, resources: Message) -> None:
-        """UpdateContainerResources."""
+        """Give a container these resources (CRI UpdateContainerResources)."""
         request = api_pb2.UpdateContainerResourcesRequest(container_id=container_id)
         fill("UpdateContainerResources", request.linux, resources)
         await self._channel.call(self._channel.runtime, "UpdateContainerResources", request, self._timeout)
 
     async def update_pod_sandbox_resources(self, sandbox_id: str, resources: Message, overhead: Message) -> None:
-        """UpdatePodSandboxResources."""
+        """Announce the resources of a pod to the runtime (CRI UpdatePodSandboxResources)."""
         request = api_pb2.UpdatePodSandboxResourcesRequest(pod_sandbox_id=sandbox_id)
         fill("UpdatePodSandboxResources", request.resources, resources)
         fill("UpdatePodSandboxResources", request.overhead, overhead)
         await self._channel.call(self._channel.runtime, "UpdatePodSandboxResources", request, self._timeout)
 
     async def reopen_container_log(self, container_id: str) -> None:
-        """ReopenContainerLog."""
+        """Have the runtime open the log of a container again (CRI ReopenContainerLog)."""
         request = api_pb2.ReopenContainerLogRequest(container_id=container_id)
         await self._channel.call(self._channel.runtime, "ReopenContainerLog", request, self._timeout)
 
     async def exec_sync(self, container_id: str, command: Sequence[str], timeout: int) -> ExecResult:
-        """ExecSync; `timeout` in seconds is the runtime's to keep, 0 = no limit and then no deadline of ours either."""
+        """Run a command in a container to its end (CRI ExecSync). The runtime ends it after `timeout` seconds; 0 = no
+        limit, and then this call has no deadline."""
         request = api_pb2.ExecSyncRequest(container_id=container_id, cmd=list(command), timeout=timeout)
         deadline = timeout + self._timeout if timeout else None
         answer = await self._channel.call(self._channel.runtime, "ExecSync", request, deadline)
         return ExecResult(exit_code=answer.exit_code, stdout=answer.stdout, stderr=answer.stderr)
 
     async def checkpoint_container(self, container_id: str, location: str, timeout: int) -> None:
-        """CheckpointContainer; `timeout` in seconds is at least the request timeout, for the runtime too."""
+        """Write the state of a container to an archive (CRI CheckpointContainer). `timeout` in seconds is at least the
+        request timeout, for the runtime too."""
         seconds = max(timeout, int(self._timeout))
         request = api_pb2.CheckpointContainerRequest(container_id=container_id, location=location, timeout=seconds)
         await self._channel.call(self._channel.runtime, "CheckpointContainer", request, seconds)
 
     async def exec_url(self, container_id: str, command: Sequence[str], streams: StreamOptions) -> str:
-        """Exec: the URL to stream the command at."""
+        """Return the URL at which the command is streamed (CRI Exec)."""
         request = api_pb2.ExecRequest(container_id=container_id, cmd=list(command), **to_builtins(streams))
         return str((await self._channel.call(self._channel.runtime, "Exec", request, self._timeout)).url)
 
     async def attach_url(self, container_id: str, streams: StreamOptions) -> str:
-        """Attach: the URL to stream the container's own process at."""
+        """Return the URL at which the container's own process is streamed (CRI Attach)."""
         request = api_pb2.AttachRequest(container_id=container_id, **to_builtins(streams))
         return str((await self._channel.call(self._channel.runtime, "Attach", request, self._timeout)).url)
 
     async def port_forward_url(self, sandbox_id: str, ports: Sequence[int]) -> str:
-        """PortForward: the URL to forward connections at."""
+        """Return the URL at which connections are forwarded (CRI PortForward)."""
         request = api_pb2.PortForwardRequest(pod_sandbox_id=sandbox_id, port=list(ports))
         return str((await self._channel.call(self._channel.runtime, "PortForward", request, self._timeout)).url)
 
     async def image_status(self, image: str) -> ImageStatus | None:
-        """ImageStatus by name or id; None = not present."""
+        """Return an image by its name or id (CRI ImageStatus); None = the runtime does not have it."""
         request = api_pb2.ImageStatusRequest(image=api_pb2.ImageSpec(image=image))
         return decode_image(
             await self._image_channel.call(self._image_channel.image, "ImageStatus", request, self._timeout)
         )
 
     async def list_images(self) -> tuple[ImageStatus, ...]:
-        """ListImages: everything the runtime has, in its order."""
+        """Return all images of the runtime, in its order (CRI ListImages)."""
         answer = await self._image_channel.call(
             self._image_channel.image, "ListImages", api_pb2.ListImagesRequest(), self._timeout
         )
         return tuple(image_of(image) for image in answer.images)
 
     async def pull_image(self, image: Message, sandbox_config: Message, auth: Message | None = None) -> str:
-        """PullImage: the image ref the runtime gives it. No deadline: a big image takes what it takes."""
+        """Pull an image, and return the runtime's reference of it (CRI PullImage). There is no deadline, because the
+        time depends on the image."""
         request = api_pb2.PullImageRequest()
         fill("PullImage", request.image, image)
         fill("PullImage", request.sandbox_config, sandbox_config)
@@ -248,12 +253,12 @@ class CriRuntime:
         return str(answer.image_ref)
 
     async def remove_image(self, image_id: str) -> None:
-        """RemoveImage by id."""
+        """Remove an image by its id (CRI RemoveImage)."""
         request = api_pb2.RemoveImageRequest(image=api_pb2.ImageSpec(image=image_id))
         await self._image_channel.call(self._image_channel.image, "RemoveImage", request, self._timeout)
 
     async def filesystems(self) -> RuntimeFilesystems:
-        """ImageFsInfo: the filesystems with images, and those with writable layers."""
+        """Return the filesystems with images, and those with writable layers (CRI ImageFsInfo)."""
         answer = await self._image_channel.call(
             self._image_channel.image, "ImageFsInfo", api_pb2.ImageFsInfoRequest(), self._timeout
         )
@@ -263,7 +268,7 @@ class CriRuntime:
         )
 
     async def writable_layers(self) -> dict[str, FilesystemFiles]:
-        """ListContainerStats: the writable layer of each container by id."""
+        """Return the writable layer of each container by its id (CRI ListContainerStats)."""
         answer = await self._channel.call(
             self._channel.runtime, "ListContainerStats", api_pb2.ListContainerStatsRequest(), self._timeout
         )

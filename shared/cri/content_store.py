@@ -37,7 +37,7 @@ class ContainerdContent:
         self._channel: Any = None
 
     async def ingests(self) -> tuple[Ingest, ...]:
-        """ListStatuses: the blobs that are being fetched, of all images. Raises ContentStoreError."""
+        """Return the blobs that are being fetched, of all images (ListStatuses). Raises ContentStoreError."""
         request = content_pb2.ListStatusesRequest()
         answers = self._answers("ListStatuses", request, content_pb2.ListStatusesResponse)
         found = [one async for answer in answers for one in answer.statuses]
@@ -66,7 +66,7 @@ class ContainerdContent:
         return tuple(found)
 
     async def has(self, digest: str) -> bool:
-        """Info: whether the blob is complete. Raises ContentStoreError."""
+        """Return whether the blob is complete (Info). Raises ContentStoreError."""
         try:
             async for _ in self._answers("Info", content_pb2.InfoRequest(digest=digest), content_pb2.InfoResponse):
                 return True
@@ -76,7 +76,7 @@ class ContainerdContent:
         return False
 
     async def read(self, digest: str, limit: int) -> bytes:
-        """Read: the blob's first `limit` bytes. Raises ContentStoreError."""
+        """Return the blob's first `limit` bytes (Read). Raises ContentStoreError."""
         request = content_pb2.ReadContentRequest(digest=digest, size=limit)
         found = b""
         async for answer in self._answers("Read", request, content_pb2.ReadContentResponse):
@@ -92,7 +92,7 @@ class ContainerdContent:
             await channel.close()
 
     async def _answers(self, method: str, request: Message, answer: type[Any]) -> AsyncIterator[Any]:
-        """The messages of the answer; a unary call is a stream of one."""
+        """Yield the messages of the answer; a unary call is a stream of one."""
         if self._channel is None:
             self._channel = grpc.aio.insecure_channel(target(self._endpoint), options=_OPTIONS)
         stub = self._channel.unary_stream(

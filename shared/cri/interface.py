@@ -67,7 +67,7 @@ class ImageStatus(Struct, frozen=True, kw_only=True):
 
 
 class ExecResult(Struct, frozen=True, kw_only=True):
-    """CRI ExecSync that ran: what the command wrote, as far as the runtime kept it, and how it ended."""
+    """Has what a command of CRI ExecSync wrote, as far as the runtime kept it, and how it ended."""
 
     exit_code: int
     stdout: bytes = b""
@@ -75,7 +75,7 @@ class ExecResult(Struct, frozen=True, kw_only=True):
 
 
 class StreamOptions(Struct, frozen=True, kw_only=True):
-    """Which streams Exec and Attach connect. With a tty stderr is part of stdout: runtimes refuse both."""
+    """Says which streams CRI Exec and Attach connect. With a tty stderr is part of stdout: runtimes refuse both."""
 
     stdin: bool = False
     stdout: bool = False
@@ -84,7 +84,7 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
 
 
 class HandlerFeatures(Struct, frozen=True, kw_only=True):
-    """One runtime handler of CRI Status; name "" = the default handler."""
+    """Has the features of one runtime handler in CRI Status; name "" = the default handler."""
 
     name: str
     recursive_read_only_mounts: bool = False
@@ -92,7 +92,8 @@ class HandlerFeatures(Struct, frozen=True, kw_only=True):
 
 
 class RuntimeFeatures(Struct, frozen=True, kw_only=True):
-    """What the runtime can do by CRI Status; None = it does not report it (runtimes older than the fields)."""
+    """Says what the runtime can do, by CRI Status; None = the runtime does not report it (runtimes older than the
+    fields)."""
 
     handlers: tuple[HandlerFeatures, ...] | None = None  # sorted by name
     supplemental_groups_policy: bool | None = None
@@ -100,7 +101,7 @@ class RuntimeFeatures(Struct, frozen=True, kw_only=True):
 
 
 class FilesystemFiles(Struct, frozen=True, kw_only=True):
-    """CRI FilesystemUsage: what files of the runtime use on the filesystem at `mountpoint`; None = not reported."""
+    """Has what files of the runtime use on the filesystem at `mountpoint`; None = not reported."""
 
     mountpoint: str
     used: int | None = None  # bytes
@@ -108,7 +109,8 @@ class FilesystemFiles(Struct, frozen=True, kw_only=True):
 
 
 class RuntimeFilesystems(Struct, frozen=True, kw_only=True):
-    """CRI ImageFsInfo. A runtime before CRI of Kubernetes 1.29 reports no filesystems of writable layers."""
+    """Has the answer of CRI ImageFsInfo. A runtime before CRI of Kubernetes 1.29 reports no filesystems of writable
+    layers."""
 
     images: tuple[FilesystemFiles, ...] = ()
     containers: tuple[FilesystemFiles, ...] = ()
@@ -175,25 +177,25 @@ class Runtime(Protocol):
     deadline (pods.md 0.1), InvalidArgument for a message that is not CRI's. Ids are the runtime's bare ids."""
 
     async def version(self) -> RuntimeVersion:
-        """Version."""
+        """Return the name and versions of the runtime (CRI Version)."""
         ...
 
     async def status(self) -> tuple[RuntimeCondition, ...]:
-        """Status: the conditions in the runtime's order."""
+        """Return the runtime's conditions in its order (CRI Status)."""
         ...
 
     async def features(self) -> RuntimeFeatures:
-        """Status: what the runtime and its handlers can do."""
+        """Return what the runtime and its handlers can do (CRI Status)."""
         ...
 
     async def runtime_config(self) -> str | None:
-        """RuntimeConfig: the cgroup driver the runtime uses, "systemd" or "cgroupfs"; None = not reported (the call is
-        unknown to runtimes before containerd 2.0)."""
+        """Return the cgroup driver that the runtime uses, "systemd" or "cgroupfs" (CRI RuntimeConfig); None = it does
+        not report it, such as containerd before 2.0."""
         ...
 
     async def update_runtime_config(self, pod_cidrs: str) -> None:
-        """UpdateRuntimeConfig: announce the addresses for pods, several separated by commas. A runtime may do nothing
-        with them."""
+        """Announce the addresses for pods, several separated by commas (CRI UpdateRuntimeConfig). A runtime may do
+        nothing with them."""
         ...
 
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
@@ -217,36 +219,39 @@ class Runtime(Protocol):
         ...
 
     async def run_pod_sandbox(self, config: Message, runtime_handler: str) -> str:
-        """RunPodSandbox: the id of the new sandbox, which is ready. `config`: a PodSandboxConfig; `runtime_handler`:
-        "" = the default. Takes up to two request timeouts. A name and attempt that exist are refused with Unknown, "is
-        reserved for"."""
+        """Make and start a sandbox, and return its id once it is ready (CRI RunPodSandbox). `config`: a
+        PodSandboxConfig; `runtime_handler`: "" = the default. Takes up to two request timeouts. A name and attempt that
+        exist are refused with Unknown, "is reserved for"."""
         ...
 
     async def stop_pod_sandbox(self, sandbox_id: str) -> None:
-        """StopPodSandbox: its containers end without grace, its network goes. A stopped or unknown one is no error."""
+        """Stop a sandbox: its containers end without grace, and its network is removed (CRI StopPodSandbox). A stopped
+        or unknown one is no error."""
         ...
 
     async def remove_pod_sandbox(self, sandbox_id: str) -> None:
-        """RemovePodSandbox with its containers, whatever state they are in. An unknown one is no error."""
+        """Remove a sandbox with its containers, whatever state they are in (CRI RemovePodSandbox). An unknown one is no
+        error."""
         ...
 
     async def create_container(self, sandbox_id: str, config: Message, sandbox_config: Message) -> str:
-        """CreateContainer: the id of the new container, which does not run. The messages are a ContainerConfig and the
-        PodSandboxConfig of the sandbox. NotFound for an unknown sandbox or image; a name and attempt that exist are
-        refused with Unknown, "is reserved for"."""
+        """Make a container that does not run yet, and return its id (CRI CreateContainer). The messages are a
+        ContainerConfig and the PodSandboxConfig of the sandbox. NotFound for an unknown sandbox or image; a name and
+        attempt that exist are refused with Unknown, "is reserved for"."""
         ...
 
     async def start_container(self, container_id: str) -> None:
-        """StartContainer: return when it runs. NotFound for an unknown one, Unknown for one that was started before."""
+        """Start a container, and return when it runs (CRI StartContainer). NotFound for an unknown one, Unknown for one
+        that was started before."""
         ...
 
     async def stop_container(self, container_id: str, timeout: int) -> None:
-        """StopContainer: return when it has ended; SIGKILL `timeout` seconds after the stop signal. One that has ended
-        is no error, an unknown one NotFound."""
+        """Stop a container, and return when it has ended (CRI StopContainer). It gets SIGKILL `timeout` seconds after
+        the stop signal. One that has ended is no error, an unknown one NotFound."""
         ...
 
     async def remove_container(self, container_id: str) -> None:
-        """RemoveContainer, running or not. An unknown one is no error."""
+        """Remove a container, whether or not it runs (CRI RemoveContainer). An unknown one is no error."""
         ...
 
     async def end_task(self, task_id: str) -> None:
@@ -255,18 +260,18 @@ class Runtime(Protocol):
         ...
 
     async def update_container_resources(self, container_id: str, resources: Message) -> None:
-        """UpdateContainerResources: give a created or running container this LinuxContainerResources. NotFound for an
-        unknown one."""
+        """Give a created or running container these LinuxContainerResources (CRI UpdateContainerResources). NotFound
+        for an unknown one."""
         ...
 
     async def update_pod_sandbox_resources(self, sandbox_id: str, resources: Message, overhead: Message) -> None:
-        """UpdatePodSandboxResources: announce the resources of a pod, as LinuxContainerResources. Unimplemented where
-        the runtime does not have the request."""
+        """Announce the resources of a pod, as LinuxContainerResources (CRI UpdatePodSandboxResources). Unimplemented
+        where the runtime does not have the request."""
         ...
 
     async def reopen_container_log(self, container_id: str) -> None:
-        """ReopenContainerLog: open the container's log path again and write on to that file; its code is Unknown
-        where the container does not run."""
+        """Have the runtime open the container's log path again and write to that file (CRI ReopenContainerLog); its
+        code is Unknown where the container does not run."""
         ...
 
     async def exec_sync(self, container_id: str, command: Sequence[str], timeout: int) -> ExecResult:
@@ -275,50 +280,56 @@ class Runtime(Protocol):
         ...
 
     async def checkpoint_container(self, container_id: str, location: str, timeout: int) -> None:
-        """CheckpointContainer: write the state of a running container to the archive `location`, an absolute path.
+        """Write the state of a running container to the archive `location`, an absolute path (CRI CheckpointContainer).
         `timeout` is in seconds; one below runtimeRequestTimeout counts as that. Unimplemented where the runtime lacks
         it."""
         ...
 
     async def exec_url(self, container_id: str, command: Sequence[str], streams: StreamOptions) -> str:
-        """Exec: the URL of the runtime's streaming server for this one command; good for one use, for a minute."""
+        """Return the URL of the runtime's streaming server for this one command (CRI Exec). It can be used once, within
+        a minute."""
         ...
 
     async def attach_url(self, container_id: str, streams: StreamOptions) -> str:
-        """Attach: likewise, for the container's own process."""
+        """Return the URL of the runtime's streaming server for the container's own process, as `exec_url` does (CRI
+        Attach)."""
         ...
 
     async def port_forward_url(self, sandbox_id: str, ports: Sequence[int]) -> str:
-        """PortForward: likewise; `ports` are needed only by the WebSocket protocols that fix them beforehand."""
+        """Return the URL of the runtime's streaming server for forwarded connections, as `exec_url` does (CRI
+        PortForward); `ports` are needed only by the WebSocket protocols that fix them beforehand."""
         ...
 
     async def image_status(self, image: str) -> ImageStatus | None:
-        """ImageStatus by name or id; None = the image is not present."""
+        """Return an image by its name or id (CRI ImageStatus); None = the runtime does not have it."""
         ...
 
     async def list_images(self) -> tuple[ImageStatus, ...]:
-        """ListImages: all images, each once, in the runtime's order."""
+        """Return all images, each once, in the runtime's order (CRI ListImages)."""
         ...
 
     async def pull_image(self, image: Message, sandbox_config: Message, auth: Message | None = None) -> str:
-        """PullImage: the runtime's reference of the image. The messages: an ImageSpec, a PodSandboxConfig and an
-        AuthConfig. Without a deadline; cancelled, the runtime stops pulling."""
+        """Pull an image, and return the runtime's reference of it (CRI PullImage). The messages are an ImageSpec, a
+        PodSandboxConfig and an AuthConfig. There is no deadline; when this is cancelled, the runtime stops pulling."""
         ...
 
     async def remove_image(self, image_id: str) -> None:
-        """RemoveImage: all its names; one that is not present is a success. Raises RuntimeCallError."""
+        """Remove an image with all its names (CRI RemoveImage); one that is not present is a success. Raises
+        RuntimeCallError."""
         ...
 
     async def filesystems(self) -> RuntimeFilesystems:
-        """ImageFsInfo: the filesystems with images, and those with writable layers."""
+        """Return the filesystems with images, and those with writable layers (CRI ImageFsInfo)."""
         ...
 
     async def writable_layers(self) -> dict[str, FilesystemFiles]:
-        """ListContainerStats: the writable layer of each container by id, as far as the runtime has measured it."""
+        """Return the writable layer of each container by its id, as far as the runtime has measured it (CRI
+        ListContainerStats)."""
         ...
 
     def events(self) -> AsyncIterator[RuntimeEvent]:
-        """GetContainerEvents; raises RuntimeCallError with code Unimplemented where the runtime lacks it."""
+        """Return the events of containers (CRI GetContainerEvents). Raises RuntimeCallError with code Unimplemented
+        where the runtime lacks it."""
         ...
 
     def content_store(self) -> ContentStore | None:

@@ -223,7 +223,7 @@ class Observer:
             return await self._channel.call(self._channel.runtime, method, request, self._timeout)
 
     def _pod_of(self, kept: _Inspected) -> str:
-        """A container belongs to its sandbox's pod, as long as that is known, else to the one its label names."""
+        """Return the UID of a container's pod: that of its sandbox, as long as it is known, else that of its label."""
         sandbox = self._kept.get(kept.value.sandbox_id) if isinstance(kept.value, Container) else None
         return sandbox.uid if sandbox is not None else kept.uid
 

@@ -15,8 +15,8 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 
 def replace(path: Path, content: bytes, mode: int) -> None:
-    """As `write_atomically`; but which content a crash of the machine leaves is open until `sync_directory`. A full
-    disk is an error before the rename."""
+    """Write the file as `write_atomically` does; but until `sync_directory` a crash of the machine may leave the
+    content before it. A full disk is an error before the rename."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         descriptor = os.open(temporary, _NEW, mode)

@@ -129,7 +129,7 @@ class Checkpoint:
         return RecordLocation.ON_DISK
 
     def _came_home(self, key: str) -> RecordLocation:
-        """The newest copy is on disk; an older one in the fallback is none any more."""
+        """Remove the copy in the fallback, because the newest one is on disk."""
         self._fallen.discard(key)
         _remove(self._fallback, key)
         return RecordLocation.ON_DISK
@@ -148,7 +148,7 @@ class Checkpoint:
         return RecordLocation.IN_FALLBACK
 
     def _move_back(self) -> None:
-        """The disk took a record: bring home what fell back, as far as it goes."""
+        """Move records from the fallback to the disk, as far as it has room, because it took one."""
         for key in sorted(self._fallen):
             source = self._fallback / _file_name(key)
             try:

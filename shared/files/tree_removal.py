@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-MAX_REMEMBERED_NAMES = 4096  # of moved directories; the others are found when the top is read again
-_MAX_PASSES = 16  # over one directory that is never empty afterwards: another process fills it
+MAX_REMEMBERED_NAMES = (
+    4096  # of directories that were moved to the top; the names of further ones are found when the top is read again
+)
+_MAX_PASSES = 16  # over one directory; one that is not empty after them is being filled by another process
 
 
 @dataclass
@@ -24,7 +26,7 @@ class RemovalProgress:
     pause: bool = False
 
     def ask_to_pause(self) -> None:
-        """The removal ends before its next entry, with RemovalPausedError."""
+        """Have the removal end before its next entry, with RemovalPausedError."""
         self.pause = True
 
 
@@ -106,7 +108,7 @@ class _Removal:
             self._move(entry.name, directory, device)
 
     def _move(self, name: str, directory: int, device: int) -> None:
-        """A mount point cannot be moved, so that nothing below one is ever opened."""
+        """Move an entry to the top. A mount point cannot be moved, so that nothing below one is ever opened."""
         if os.stat(name, dir_fd=directory, follow_symlinks=False).st_dev != device:
             raise _MountPointError
         moved = f"{self._prefix}{self._number}"

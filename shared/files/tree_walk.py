@@ -82,7 +82,7 @@ def _opened_above(here: int, above: os.stat_result) -> int:
 
 
 def _names(directory: int) -> Iterator[str]:
-    """The names in an open directory, which is left alone after the first piece where that is all."""
+    """Yield the names in an open directory, whose reading ends before the names of its last piece are yielded."""
     with os.scandir(directory) as found:
         while piece := [entry.name for entry in itertools.islice(found, PIECE_ENTRIES)]:
             if len(piece) < PIECE_ENTRIES:

@@ -99,7 +99,7 @@ def _is_absent(path: Path) -> bool:
 
 
 def controllers_of(directory: Path) -> frozenset[str]:
-    """Version 2: the controllers a cgroup has; none where it cannot be read."""
+    """Return the controllers that a cgroup of version 2 has; none where they cannot be read."""
     try:
         return frozenset((directory / "cgroup.controllers").read_text().split())
     except OSError:

@@ -229,7 +229,8 @@ class KubeClient:
 
     @asynccontextmanager
     async def _answered(self, request: Request, deadline: float) -> AsyncIterator[tuple[Answer, str]]:
-        """A successful answer's head, its body unread, and who gave it; what can be tried again has been."""
+        """Yield the head of a successful answer, whose body is not read, and the server that gave it. Requests that can
+        be repeated were repeated."""
         renewed, put_off = False, 0
         connection = await self._current.get()
         self._count_wait(request, connection, request.waited)

@@ -67,7 +67,7 @@ class StreamAnswer:
         self._wake()
 
     def fail(self, error: BrokenStreamError | None, *, silent: bool) -> None:
-        """The connection is lost; before the head came the request may be sent again."""
+        """Take in that the connection is lost. The request may be sent again where no head has come."""
         if not self._is_over:
             reason = str(error) if error is not None else _BROKE if self.status else _CLOSED
             self._is_over, self._error = True, BrokenStreamError(reason, again=not self.status, is_outage=not silent)
@@ -130,13 +130,13 @@ class Http2Connection(asyncio.Protocol):
         return answer
 
     def release(self, number: int, size: int) -> None:
-        """A reader has taken `size` bytes of stream `number`: the server may send more."""
+        """Take in that a reader has taken `size` bytes of stream `number`, so that the server may send more."""
         if size and not self._ended:
             self._session.release(number, size)
             self._send()
 
     def forget(self, number: int) -> None:
-        """A reader needs no more of stream `number`."""
+        """Drop stream `number`, of which its reader needs no more."""
         if self._answers.pop(number, None) is not None and not self._ended:
             self._session.reset(number)
             self._send()

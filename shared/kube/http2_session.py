@@ -114,7 +114,7 @@ class Http2Session:
         return number
 
     def release(self, stream: int, size: int) -> None:
-        """The reader has taken `size` bytes of AnswerData: the server may send more."""
+        """Take in that the reader has taken `size` bytes of AnswerData, so that the server may send more."""
         self._connection.acknowledge_received_data(size, stream)
 
     def reset(self, stream: int) -> None:

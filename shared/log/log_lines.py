@@ -75,7 +75,7 @@ class TextFormat:
         return f"{text}\n\t{text_body(entry.stack)}\n" if entry.stack else f"{text}\n"
 
     def pieces(self, line: str, limit: int) -> list[bytes]:
-        """A long record is cut between its lines, a long line anywhere."""
+        """Divide a long record between its lines, and a long line anywhere."""
         encoded = line.encode(errors="backslashreplace")
         return [encoded] if len(encoded) <= limit else folded_text(encoded, limit)
 
@@ -96,7 +96,7 @@ class JsonFormat:
         return json_line(entry.created, f"{caller}:{entry.line}", message, verbosity, err, stack, self._service) + "\n"
 
     def pieces(self, line: str, limit: int) -> list[bytes]:
-        """A long record loses its fields and the end of its message."""
+        """Return a long record without its fields and the end of its message."""
         encoded = line.encode()
         return [encoded] if len(encoded) <= limit else [shortened_json(line, limit - 1) + b"\n"]
 

@@ -73,7 +73,8 @@ class LogFile(logging.Handler):
                 pass
 
     def configure(self, form: LogFormat, verbosity: Verbosity, split: bool = False) -> None:
-        """How lines look, also those that wait already; which records are taken from here on; info to `stdout`."""
+        """Set how lines look, also those that wait already, and which records are taken from now on. `split`: info goes
+        to stdout."""
         self._form, self._verbosity, self._split = form, verbosity, split
 
     def open(self, directory: str) -> None:

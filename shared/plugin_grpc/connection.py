@@ -81,7 +81,7 @@ def _serialized(message: Message) -> bytes:
 
 @contextmanager
 def connected(socket: str) -> Iterator[PluginConnection]:
-    """A connection to the plugin at the absolute path of its socket; opened by the first call."""
+    """Yield a connection to the plugin at the absolute path of its socket, which the first call opens."""
     channel = grpc.insecure_channel(f"unix:{socket}", options=CHANNEL_OPTIONS)
     try:
         yield PluginConnection(channel)

@@ -25,8 +25,8 @@ def expand(text: str, *environments: Mapping[str, str], longest: int = MAX_STRIN
 
 
 def expand_strictly(text: str, environment: Mapping[str, str], *, longest: int) -> tuple[str, tuple[str, ...]]:
-    """As `expand`, and the names that are undefined or empty, in order of appearance: then the text is unusable.
-    `longest`: bytes, as for `expand`."""
+    """Return the text as `expand` does, and the names in it that are undefined or empty, in their order; with such a
+    name the text must not be used. `longest`: bytes, as for `expand`."""
     missing: dict[str, None] = {}
 
     def value(name: str) -> str:

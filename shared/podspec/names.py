@@ -36,17 +36,17 @@ def _form(value: str, pattern: str, message: str) -> list[str]:
 
 
 def dns_label(value: str) -> list[str]:
-    """Return what is wrong with it as an RFC 1123 label; empty when nothing."""
+    """Return why the text is not an RFC 1123 label; empty when nothing."""
     return _length(value, 63) + _form(value, _LABEL, _LABEL_MESSAGE)
 
 
 def dns_subdomain(value: str) -> list[str]:
-    """Return what is wrong with it as an RFC 1123 subdomain."""
+    """Return why the text is not an RFC 1123 subdomain."""
     return _length(value, 253) + _form(value, _SUBDOMAIN, _SUBDOMAIN_MESSAGE)
 
 
 def qualified_name(value: str) -> list[str]:
-    """Return what is wrong with it as a key of labels or annotations: `[<subdomain>/]<name>`."""
+    """Return why the text is not a key of labels or annotations: `[<subdomain>/]<name>`."""
     prefix, slash, last = value.rpartition("/")
     wrong = []
     if slash:
@@ -57,12 +57,12 @@ def qualified_name(value: str) -> list[str]:
 
 
 def label_value(value: str) -> list[str]:
-    """Return what is wrong with it as the value of a label."""
+    """Return why the text is not the value of a label."""
     return _length(value, 63) + _form(value, _LABEL_VALUE, _LABEL_VALUE_MESSAGE)
 
 
 def port_name(value: str) -> list[str]:
-    """Return what is wrong with it as an IANA service name."""
+    """Return why the text is not a valid IANA service name."""
     wrong = ["must be no more than 15 characters"] if len(value) > 15 else []
     if not re.fullmatch(r"[-a-z0-9]+", value, re.ASCII):
         wrong.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
@@ -76,14 +76,14 @@ def port_name(value: str) -> list[str]:
 
 
 def env_name(value: str) -> list[str]:
-    """Return what is wrong with it as the name of an environment variable (the relaxed rule of today)."""
+    """Return why the text is not the name of an environment variable (the relaxed rule of today)."""
     if value and all(" " <= character <= "~" and character != "=" for character in value):
         return []
     return ["a valid environment variable name must consist only of printable ASCII characters other than '='"]
 
 
 def ip_address(value: str) -> list[str]:
-    """Return what is wrong with it as an IP address."""
+    """Return why the text is not an IP address."""
     try:
         ipaddress.ip_address(value)
     except ValueError:

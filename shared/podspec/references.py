@@ -88,8 +88,8 @@ def claim_names(pod: Object) -> tuple[str, ...]:
 
 
 def _environment(container: Any) -> Iterator[tuple[str, Any, bool]]:
-    """What a container's variables are read from. Debug containers are newer than our knowledge of their fields, so
-    nothing of the types is taken for granted."""
+    """Yield what a container's variables are read from. Fields of debug containers may have any type, as nothing has
+    validated them."""
     for listed in ("envFrom", "env"):
         sources = container.get(listed)
         for source in sources if isinstance(sources, list) else ():

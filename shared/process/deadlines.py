@@ -137,8 +137,8 @@ def work_on(work: Work) -> None:
 
 @contextmanager
 def waiting_for(what: str, seconds: float | None = None, *, reported: bool = False) -> Iterator[None]:
-    """The block waits for something outside of this process, for so many seconds at most by its own limits; None = as
-    long as it takes, `reported` = a long wait is a trouble (`Deadlines.blocked`). Outside of any work it does
+    """Note that the block waits for something outside of this process, which its own limits end after so many seconds;
+    None = no limit, `reported` = a long wait is a trouble (`Deadlines.blocked`). Outside of any work it does
     nothing."""
     work = _current.get()
     if work is None:
@@ -167,7 +167,7 @@ class WorkThreads(ThreadPoolExecutor):
     system call that hangs for one pod is no reason to end the process."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """As ThreadPoolExecutor."""
+        """Run the call in a thread, as ThreadPoolExecutor does."""
         future = super().submit(fn, *args, **kwargs)
         if (work := _current.get()) is not None:
             wait = work.begin_wait("a blocking call", None, reported=True)

@@ -69,8 +69,8 @@ def _names(directory: Path) -> list[str]:
 
 
 def _lines(path: Path, parts: tuple[bytes, ...] = (b"",)) -> Iterator[Line]:
-    """The lines of a file that contain one of `parts`, and its head. A line that a kill left in half is left out, and
-    what is no line of ours."""
+    """Yield the lines of a file that contain one of `parts`, and its head. A line that a kill left in half is left out,
+    and so is any other text."""
     try:
         with path.open("rb") as file:
             yield from _decoded(raw for raw in file if b'"namespace"' in raw or any(part in raw for part in parts))
@@ -79,7 +79,7 @@ def _lines(path: Path, parts: tuple[bytes, ...] = (b"",)) -> Iterator[Line]:
 
 
 def _tail(path: Path) -> Iterator[Line]:
-    """The complete lines in the last bytes of a file."""
+    """Yield the complete lines in the last bytes of a file."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

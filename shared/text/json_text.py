@@ -16,7 +16,7 @@ _MAX_DEPTH = 254  # levels, as orjson has it
 
 
 def json_bytes(value: Any, *, default: Callable[[Any], Any] | None = None, option: int = 0) -> bytes:
-    """As `orjson.dumps`; each lone surrogate becomes an escape (see `valid_text`).
+    """Return the value as `orjson.dumps` does, with each lone surrogate as an escape (see `valid_text`).
 
     Raises TypeError (orjson.JSONEncodeError) for what is no JSON for another reason: a set, a key that is no string,
     more than 254 levels.

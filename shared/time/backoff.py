@@ -7,7 +7,7 @@ from math import inf
 
 from msgspec import Struct
 
-_MAX_EXPONENT = 64  # of the factor: keeps the power finite after any number of failures
+_MAX_EXPONENT = 64  # of the power of `factor`, which stays a finite number after any number of failures
 
 
 class Backoff(Struct, frozen=True):

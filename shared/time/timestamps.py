@@ -34,7 +34,8 @@ def local_text(moment: float | str, *, milliseconds: bool = False) -> str:
 
 
 def go_duration(seconds: float) -> str:
-    """As Go prints a time.Duration of at least a millisecond, to the millisecond: `1m30.5s`, `450ms`, `2h0m0s`."""
+    """Return the duration as Go prints a time.Duration of at least a millisecond, to the millisecond: `1m30.5s`,
+    `450ms`, `2h0m0s`."""
     milliseconds = round(seconds * 1000)
     if 0 < milliseconds < 1000:
         return f"{milliseconds}ms"

@@ -82,7 +82,7 @@ class _Open:
 
 
 def parse(text: str | bytes) -> Iterator[yaml.Event]:
-    """The parse events. Raises UnreadableError where the text is not YAML."""
+    """Yield the parse events. Raises UnreadableError where the text is not YAML."""
     try:
         if isinstance(text, str):
             text = text.encode()
@@ -101,7 +101,7 @@ def parse(text: str | bytes) -> Iterator[yaml.Event]:
 
 
 def read_documents(text: str | bytes, limits: Limits) -> Iterator[Any]:
-    """The values of all documents in the text. Raises UnreadableError."""
+    """Yield the values of all documents in the text. Raises UnreadableError."""
     events = parse(text)
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
@@ -177,10 +177,11 @@ class Reader:
         return name
 
     def repeated(self, key: str, position: Position, first: Position | None) -> None:
-        """A key is given twice in one mapping: the later value holds. `first` is None without `keeps_marks`."""
+        """Take in that a key stands twice in one mapping, whose later value holds. `first` is None without
+        `keeps_marks`."""
 
     def pair_ended(self, key_event: yaml.Event, name: str | None, last: yaml.Event) -> None:
-        """The value of a key was read up to and with the event `last`."""
+        """Take in that the value of a key was read up to and with the event `last`."""
 
     def _take(self, event: yaml.Event) -> None:
         match event:

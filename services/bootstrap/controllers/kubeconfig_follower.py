@@ -49,14 +49,17 @@ class KubeconfigFollower:
         if self._last_problems:
             context.bus.trouble("kubeconfig", self._last_problems[0])
         self._changed = asyncio.Event()
-        self._pace, self._rerun = RefusalPace(), False  # _rerun: a run after a 401 is waited for
+        self._pace, self._rerun = (
+            RefusalPace(),
+            False,
+        )  # _rerun: whether a request waits for the exec plugin to run again, after a 401
         context.bus.answer(RenewCredentials, self._renew)
         context.resumption.subscribe(lambda _: self.wake())  # the credentials may have ended meanwhile
         self._missing: set[Path] = set()  # directories that do not exist
         self._lost = False  # a directory was replaced, and the new one is not watched yet
 
     def wake(self) -> None:
-        """Look again: something changed that inotify may not report."""
+        """Look at the files again, because something has changed that inotify may not report."""
         self._changed.set()
 
     async def _renew(self, request: RenewCredentials) -> CredentialsRenewal:

@@ -87,7 +87,7 @@ class NodeConfig:
         self._retry_at = 0.0
 
     def wake(self) -> None:
-        """Look again: the configuration was evaluated."""
+        """Look at the Node again, because the configuration was evaluated."""
         self._is_refused = False
         self._wake.set()
 

@@ -21,7 +21,7 @@ from shared.model.frozen_copy import replace
 from shared.version import is_since
 
 _MAX_RESOLV_CONF_BYTES = 10 << 20  # the rest of a larger file is not read
-# Those of `shared/podspec/gated.py`.
+# The feature gates that `shared/podspec/gated.py` knows.
 _FIELD_GATES = (
     "AtomicWriteVolumeUserFields",
     "ContainerStopSignals",

@@ -124,7 +124,7 @@ class ShutdownSequence:
         self._look.set()
 
     def pods_changed(self) -> None:
-        """Decide again: a pod may have stopped."""
+        """Decide the next step of a shutdown, because a pod may have stopped."""
         if self.in_progress:
             self._look.set()
 

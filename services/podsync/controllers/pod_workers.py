@@ -54,8 +54,8 @@ class PodWorker:
     """Has the waiting instructions of one pod, and the work that is under way for it."""
 
     queue: InstructionQueue = field(default_factory=InstructionQueue)
-    calls: int = 0  # under way
-    request: "asyncio.Future[Event] | None" = None  # of the newest call, once it was sent
+    calls: int = 0  # how many are under way
+    request: "asyncio.Future[Event] | None" = None  # the newest call, once it was sent
     interrupted: bool = False  # the outcome of that call is not waited for
     passed: set[str] = field(default_factory=set)  # crash points before the next call that were passed already
     save_timer: asyncio.TimerHandle | None = None  # for the record in `queue.later`

@@ -89,15 +89,15 @@ class ClientCertificates:
         return certificate_user(details.get("subject", ()), hashlib.sha256(encoded).hexdigest())  # type: ignore[arg-type]
 
     def is_revoked(self, connection: ssl.SSLObject) -> bool:
-        """Whether the connection has a certificate which the client CA in force may not verify: a CA of its handshake
-        has left the file. With more CAs than before, everything that was verified still is."""
+        """Return whether the connection has a certificate which the client CA in force may not verify: a CA of its
+        handshake has left the file. With more CAs than before, everything that was verified still is."""
         context = connection.context
         trusted = isinstance(context, ClientContext) and context.authorities <= self._authorities
         return not trusted and ssl.SSLObject.getpeercert(connection, True) is not None
 
     def is_outdated(self, connection: ssl.SSLObject) -> bool:
-        """Whether the connection should end with this request, so that the next handshake verifies the certificate
-        again: meanwhile an intermediate certificate or a CA may have expired."""
+        """Return whether the connection should end with this request, so that the next handshake verifies the
+        certificate again: meanwhile an intermediate certificate or a CA may have expired."""
         opened = connection.opened if isinstance(connection, ClientConnection) else 0.0
         return self._monotonic() - opened > MAX_VERIFIED_SECONDS
 

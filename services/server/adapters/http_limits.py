@@ -50,7 +50,7 @@ class Connection(OpenConnection, asyncio.Protocol):
 
     def __init__(self, server: "LimitedServer", address: str) -> None:
         super().__init__(group_of(address))
-        self.http = server.http()  # aiohttp's protocol
+        self.http = server.http()  # the protocol of aiohttp that takes the connection's bytes
         self.starting: asyncio.Task[None] | None = None  # None once the server has the connection
         self._server, self._ended = server, False
         self._transport: asyncio.Transport | None = None

@@ -111,7 +111,7 @@ def line_of(error: Exception) -> str:
 
 @contextmanager
 def as_file(content: bytes) -> Iterator[str]:
-    """The path of a file in memory with this content, so that OpenSSL gets exactly the bytes that were read."""
+    """Yield the path of a file in memory with this content, so that OpenSSL gets exactly the bytes that were read."""
     descriptor = os.memfd_create("tls")
     try:
         with open(descriptor, "wb", closefd=False) as file:

@@ -21,7 +21,7 @@ class ReadPlaces:
         await self._free.acquire()
 
     def begin(self) -> Callable[..., None]:
-        """A read begins in the place that was acquired. Return what is to be called, once, at its end; it may be the
+        """Begin a read in the place that was acquired. Return a function to call once, at its end; it may be the
         callback of a task."""
         loop, is_slow = asyncio.get_running_loop(), False
         timer: asyncio.TimerHandle

@@ -52,8 +52,8 @@ class Lease:
             self._owner_known.set()
 
     def _resumed(self, seconds: float) -> None:
-        """Renew now: the machine was suspended, and the Lease has aged by these seconds. A renewal under way may wait
-        for an answer on a connection that is gone: it ends."""
+        """Renew the Lease now, because the machine was suspended for these seconds. A renewal under way is ended, as it
+        may wait for an answer on a connection that is gone."""
         self._reconnects = True
         self._owner_known.set()
         if self._renewing is not None and not self._renewing.expired():

@@ -76,7 +76,7 @@ class OfflineTokens:
         self._desired = context.bus.follow(PODS_DESIRED, self._on_desired)
 
     async def answer(self, request: RequestToken) -> IssuedToken:
-        """Answer RequestToken: for a pod that runs from the record with the kept token, if there is one. A request that
+        """Answer RequestToken, for a pod that runs from the record with its kept token, if there is one. A request that
         fails before sources has published the pod waits for that."""
 
         def is_open(issued: IssuedToken) -> bool:

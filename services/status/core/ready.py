@@ -47,7 +47,7 @@ class ReadyInputs(Struct, frozen=True, kw_only=True):
     awake_since: float  # our start, or the end of a time in which we were stopped
     observed: NodeObserved | None  # None = pleg has published none yet
     runtime_good_at: float | None  # when the runtime was last reachable and ready, None = never
-    pleg_active_at: float | None  # last relist, None = never
+    pleg_active_at: float | None  # when pleg last completed a relist, None = never
     last_beats: Mapping[str, LastBeat] = field(default_factory=dict)
     shuts_down: bool = False  # the machine shuts down, and podsync stops the pods
     processes: tuple[str, ...] = ()  # those that must run; pleg has a rule of its own

@@ -18,7 +18,7 @@ from shared.process.crash import crash_point
 TIMEOUT_SECONDS = 120.0  # of one operation
 # After a failure with one of these codes the driver may have done the work, or may still be doing it.
 _UNCERTAIN = frozenset({"Canceled", "DeadlineExceeded", "Unavailable", "ResourceExhausted", "Aborted"})
-_MAX_CONDITION_CHARACTERS = 1024  # the most of an Event
+_MAX_CONDITION_CHARACTERS = 1024  # of the message of a volume condition: an Event takes no more
 
 
 class CsiDrivers(Struct, frozen=True):

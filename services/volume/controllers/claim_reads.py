@@ -49,7 +49,7 @@ class ClaimReads:
         self._content = content
         self._reads: dict[ObjectKey, _Read] = {}
         self._keys: dict[str, set[ObjectKey]] = {}  # by the UID of a pod that needs them
-        self._failures: Counter[str] = Counter()  # reads by their failure
+        self._failures: Counter[str] = Counter()  # how many reads have failed, by the text of the failure
 
     def find(self, uid: str, key: ObjectKey) -> FoundObject | None:
         """Return the object that a volume of the pod depends on; None = it is being read, and `on_read` follows."""

@@ -51,9 +51,11 @@ log = logging.getLogger(__name__)
 # the journal of the file system, each for itself.
 MAX_OPERATIONS = {Kind.LOCAL: 16, Kind.HOST_PATH: 64, Kind.DEVICE: 16, Kind.REMOVAL: 4}
 MAX_CALLS_PER_DRIVER = 4  # of the operations on devices
-MAX_OWNERSHIP_CHANGES = 64  # of the group of all files of a volume, which take as long as there are files
+MAX_OWNERSHIP_CHANGES = (
+    64  # how many changes of the group of all files of a volume run at once; each takes as long as there are files
+)
 MAX_OWNERSHIP_CHANGES_PER_DRIVER = 16  # of these
-MAX_UNMOUNTS = 64  # by a driver or from a server, which wait for it
+MAX_UNMOUNTS = 64  # how many unmounts run at once that wait for a driver or a server
 MAX_UNMOUNTS_PER_DRIVER = 16  # of these, for a driver, or for all volumes of a plugin without drivers
 HOST_PATH_TIMEOUT_SECONDS = 10.0  # for the look at a hostPath; a network file system that answers does so sooner
 REMOVAL_TURN_SECONDS = 2.0  # after which a removal gives its place to one that waits, and waits for its next turn

@@ -35,8 +35,8 @@ from services.volume.core.world.attachments import Attachments
 from services.volume.core.world.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
 from shared.model.frozen_copy import replace
 
-QUIET_SECONDS = 10.0  # for which LAGGING and UNANSWERED failures are not reported
-HOLD_SECONDS = 5.0  # after the start for which a provisional volume waits for the node's resources
+QUIET_SECONDS = 10.0  # during which a failure LAGGING or UNANSWERED is not reported
+HOLD_SECONDS = 5.0  # after the start of this process; until then a provisional volume waits for the node's resources
 
 
 @dataclass

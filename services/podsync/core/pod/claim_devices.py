@@ -6,7 +6,7 @@ from bus.messages.resource_claims import ClaimDevice, PodClaim, PodClaims
 from services.podsync.core.pod.claim_status import EXTENDED
 from shared.model.objects import Object
 
-HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"  # of `ClaimDevice.health`
+HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"  # values of `ClaimDevice.health`
 
 
 def cdi_devices(container: Object, claims: PodClaims | None) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ BUNDLE, BUNDLES_OF_SIGNER = "ClusterTrustBundle", "ClusterTrustBundleList"
 _BLOCK = re.compile(r"-----BEGIN ([^\r\n-]+)-----\r?\n([^-]*)-----END \1-----")
 _LINE_CHARACTERS = 64  # of base64
 
-Requirement = tuple[str, str, tuple[str, ...]]  # label, operator, values
+Requirement = tuple[str, str, tuple[str, ...]]  # a requirement of a label selector: label, operator, values
 
 
 class TrustBundleError(Exception):
