@@ -140,7 +140,7 @@ def _check_cpus(data: dict[str, Any], facts: HostFacts, findings: Findings) -> N
 
 def _check_reservations(data: dict[str, Any], facts: HostFacts, findings: Findings) -> None:
     """Refuse reservations of more than the machine has."""
-    capacity = {"cpu": Quantity.of(len(facts.online_cpus)), "memory": Quantity.of(facts.memory, binary=True)}
+    capacity = {"cpu": Quantity.of_base(len(facts.online_cpus)), "memory": Quantity.of_base(facts.memory, binary=True)}
     for resource, there in capacity.items():
         kept = _kept_back(data, resource, facts.memory)
         if there and kept is not None and kept > there:
@@ -156,8 +156,8 @@ def _kept_back(data: dict[str, Any], resource: str, memory: int) -> Quantity | N
     """systemReserved + kubeReserved + hard eviction; None where one of them cannot be read."""
     cpus = parse_cpus(data.get("reservedSystemCPUs") or "")
     if resource == "cpu" and cpus is not None:
-        return Quantity.of(len(cpus))
-    total = Quantity.of(0)
+        return Quantity.of_base(len(cpus))
+    total = Quantity.of_base(0)
     try:
         for key in ("systemReserved", "kubeReserved"):
             total += parse_quantity(dict(pairs(data, key)).get(resource) or "0")
@@ -165,7 +165,7 @@ def _kept_back(data: dict[str, Any], resource: str, memory: int) -> Quantity | N
         if not text.endswith("%"):
             return total + parse_quantity(text)
         [fraction] = struct.unpack("f", struct.pack("f", float(text[:-1]) / 100))  # kept in 32 bits
-        return total + Quantity.of(int(memory * fraction) if 0 < fraction < 1 else 0)
+        return total + Quantity.of_base(int(memory * fraction) if 0 < fraction < 1 else 0)
     except (QuantityError, ValueError, OverflowError):  # a finding of the rules
         return None
 
@@ -179,7 +179,7 @@ def _check_numa(data: dict[str, Any], facts: HostFacts, findings: Findings) -> N
         findings.add("topologyManagerPolicy", what, "set it to none, or raise max-allowable-numa-nodes in the options")
     if data.get("memoryManagerPolicy") != "Static":
         return
-    totals: dict[str, Quantity] = {"memory": Quantity.of(0)}
+    totals: dict[str, Quantity] = {"memory": Quantity.of_base(0)}
     for index, entry in enumerate(data.get("reservedMemory") or ()):
         node = (entry or {}).get("numaNode") or 0
         if nodes and node not in nodes:
@@ -187,7 +187,7 @@ def _check_numa(data: dict[str, Any], facts: HostFacts, findings: Findings) -> N
             note(findings, "reservedMemory", f"[{index}]", what, f"the nodes are {', '.join(map(str, sorted(nodes)))}")
         for kind, amount in ((entry or {}).get("limits") or {}).items():
             try:
-                totals[kind] = totals.get(kind, Quantity.of(0)) + parse_quantity(amount)
+                totals[kind] = totals.get(kind, Quantity.of_base(0)) + parse_quantity(amount)
             except QuantityError:  # a finding of the rules
                 return
     _check_totals(data, totals, facts, findings)
@@ -196,7 +196,7 @@ def _check_numa(data: dict[str, Any], facts: HostFacts, findings: Findings) -> N
 def _check_totals(data: dict[str, Any], totals: dict[str, Quantity], facts: HostFacts, findings: Findings) -> None:
     """Refuse amounts of `reservedMemory` that are not those of the reservation, kind by kind."""
     for kind, total in totals.items():
-        kept = _kept_back(data, "memory", facts.memory) if kind == "memory" else Quantity.of(0)
+        kept = _kept_back(data, "memory", facts.memory) if kind == "memory" else Quantity.of_base(0)
         percentage = dict(pairs(data, "evictionHard")).get("memory.available", "").endswith("%")
         if kept is None or (kind == "memory" and percentage and not facts.memory):
             continue

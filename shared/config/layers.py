@@ -84,7 +84,7 @@ class Layers:
             key = key[: max(key.rfind("."), key.rfind("["))]
         return key in self.origins and bool(self.origins[key].place)
 
-    def given(self) -> list[str]:
+    def given_keys(self) -> list[str]:
         """Return the keys of the table that a file or a flag gives, in its order."""
         return [one.key for one in FIELDS if (origin := self.origins.get(one.key)) and origin.place]
 

@@ -112,7 +112,7 @@ def resolve(
     check_further(gates, findings)
     findings.refuse_if_any()
     config = _effective(layers, gates, own, findings) | of_document | {"given_flags": given_texts(flags)}
-    unused = tuple(key for key in layers.given() if not _ACTS[key] and key not in flags.fields)
+    unused = tuple(key for key in layers.given_keys() if not _ACTS[key] and key not in flags.fields)
     unused += tuple(flags.places[key] for key in flags.fields if not _ACTS[key])
     return Resolved(
         EffectiveConfig(**config),
@@ -240,7 +240,7 @@ def _check(
     server = data["port"] if data["enableServer"] else 0
     listeners = [("port", data["address"], server), ("readOnlyPort", data["address"], data["readOnlyPort"])]
     listeners.append(("healthzPort", data["healthzBindAddress"], data["healthzPort"]))
-    check_listeners(listeners, dict.fromkeys(layers.given()), found)
+    check_listeners(listeners, dict.fromkeys(layers.given_keys()), found)
     if any(one.severity == ERROR and not one.place.startswith("--") for one in findings.found):
         found.found = [one for one in found.found if not one.key or layers.is_given(one.key)]
     findings.include(found)

@@ -180,7 +180,7 @@ def _huge_pages(directory: Path) -> dict[str, int]:
     except OSError:
         return {}
     return {
-        f"{HUGEPAGES}{Quantity.of(size, binary=True)}": size * (_number(path / "nr_hugepages") or 0)
+        f"{HUGEPAGES}{Quantity.of_base(size, binary=True)}": size * (_number(path / "nr_hugepages") or 0)
         for size, path in sizes
     }
 

@@ -42,12 +42,12 @@ def unreachable(error: BaseException, peer: str, *, connected: bool = True) -> A
 def _cause(error: BaseException, *, connected: bool) -> str:
     if isinstance(error, BrokenStreamError):
         return str(error)
-    certificate = _found(error, ssl.SSLCertVerificationError)
+    certificate = _find_cause(error, ssl.SSLCertVerificationError)
     if certificate is not None:
         text = (certificate.verify_message or "not trusted").rstrip(".")
         remedy = {10: _CLOCK, 9: _CLOCK, 62: _NAME, 64: _NAME}.get(certificate.verify_code, _CA)
         return f"the server's certificate is refused: {text} ({remedy})"
-    tls = _found(error, ssl.SSLError)
+    tls = _find_cause(error, ssl.SSLError)
     if tls is not None:
         reason = (tls.reason or "handshake failed").replace("_", " ").lower()
         if "alert" in reason:
@@ -75,7 +75,7 @@ def _cause(error: BaseException, *, connected: bool) -> str:
     return f"the answer is not HTTP: {type(error).__name__}"
 
 
-def _found(error: BaseException, kind: type[_E]) -> _E | None:
+def _find_cause(error: BaseException, kind: type[_E]) -> _E | None:
     """Return the error itself or one it wraps, if it is of this kind."""
     current: BaseException | None = error
     for _ in range(8):

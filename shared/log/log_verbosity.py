@@ -39,7 +39,7 @@ class Verbosity:
         """Whether the libraries may log more than warnings."""
         return self._most >= LIBRARY_VERBOSITY
 
-    def of(self, record: logging.LogRecord) -> int | None:
+    def level_of(self, record: logging.LogRecord) -> int | None:
         """Return the record's V level (errors and warnings: 0), None when it is not to show."""
         level = record.levelno
         if level >= logging.WARNING:

@@ -49,7 +49,7 @@ class LogFile(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take the record, or count it as lost; what is less important than `-v` asks for is passed over."""
-        verbosity = self._verbosity.of(record)
+        verbosity = self._verbosity.level_of(record)
         if verbosity is None:
             return
         try:

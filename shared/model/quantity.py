@@ -49,7 +49,7 @@ class Quantity:
     format: Format = Format.DECIMAL_SI
 
     @classmethod
-    def of(cls, base: int, *, binary: bool = False) -> "Quantity":
+    def of_base(cls, base: int, *, binary: bool = False) -> "Quantity":
         """Return the quantity of an integer number of base units (cores, bytes)."""
         return cls(base * NANO, Format.BINARY_SI if binary else Format.DECIMAL_SI)
 

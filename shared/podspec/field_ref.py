@@ -138,6 +138,6 @@ def _divided(amount: Quantity, divisor: object, *, by_milli: bool) -> str:
         unit = parse_quantity(divisor or "0")
     except QuantityError as error:
         raise FieldError(str(error)) from error
-    unit = unit or Quantity.of(1)
+    unit = unit or Quantity.of_base(1)
     total, step = (amount.milli(), unit.milli()) if by_milli else (amount.base(), unit.base())
     return str(-(-total // step))

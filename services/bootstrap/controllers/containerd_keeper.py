@@ -67,7 +67,7 @@ async def keep(service_log: LogFile) -> int:
             async with asyncio.timeout(delay):
                 await signals.ending.wait()
     output = Path(config.log_dir) / "containerd.out"
-    process = await _one(running, config, output, signals)
+    process = await _choose_process(running, config, output, signals)
     if process is None:
         return 1
     with closing(process):
@@ -94,7 +94,7 @@ async def _watch(process: ContainerdProcess, output: Path, signals: Signals, loc
     return 1
 
 
-async def _one(
+async def _choose_process(
     process: ContainerdProcess | None, config: EffectiveConfig, output: Path, signals: Signals
 ) -> ContainerdProcess | None:
     """Return the containerd to keep: the running one, unless its configuration has changed, otherwise a new one.

@@ -14,10 +14,10 @@ def runtime_findings(config: EffectiveConfig, timeout: float) -> list[Finding]:
     """Return the findings about the runtime, within about `timeout` seconds."""
     if config.embedded_containerd is not None:
         return [_finding(Severity.OK, _STARTS)]
-    return asyncio.run(_asked(config, timeout))
+    return asyncio.run(_examine_runtime(config, timeout))
 
 
-async def _asked(config: EffectiveConfig, timeout: float) -> list[Finding]:
+async def _examine_runtime(config: EffectiveConfig, timeout: float) -> list[Finding]:
     endpoint = config.container_runtime_endpoint
     runtime = CriRuntime(endpoint, config.image_service_endpoint, timeout)
     try:

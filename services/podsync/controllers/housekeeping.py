@@ -79,9 +79,9 @@ class Housekeeping:
             tasks.create_task(self._rotation.run(self._log_interval))
             tasks.create_task(self.image_collection.run())
             if self._images.is_kept:
-                tasks.create_task(_each(PRUNE_SECONDS, self._images.prune, "the removal of records of images"))
+                tasks.create_task(_repeat(PRUNE_SECONDS, self._images.prune, "the removal of records of images"))
             if self.cleans_logs:
-                tasks.create_task(_each(CLEAN_UP_SECONDS, self._clean_up.sweep, "the removal of old container logs"))
+                tasks.create_task(_repeat(CLEAN_UP_SECONDS, self._clean_up.sweep, "the removal of old container logs"))
             else:
                 log.info("logs of unknown pods are left alone: set podLogsDir, and they are removed")
 
@@ -123,7 +123,7 @@ class Housekeeping:
         return {c.id for c in everything if c.state is not ContainerState.EXITED}
 
 
-async def _each(seconds: float, turn: Callable[[], Awaitable[None]], what: str) -> None:
+async def _repeat(seconds: float, turn: Callable[[], Awaitable[None]], what: str) -> None:
     """Run the turn every `seconds` until cancelled; one that fails is logged, and the next one follows."""
     while True:
         await asyncio.sleep(seconds)

@@ -72,9 +72,9 @@ class NodeCgroups:
         try:
             await self._wait_for_runtime()
             async with asyncio.TaskGroup() as loops:
-                loops.create_task(self._each(LOOP_SECONDS, self.write_all))
+                loops.create_task(self._repeat(LOOP_SECONDS, self.write_all))
                 if self.removes_orphans:
-                    loops.create_task(self._each(ORPHAN_SECONDS, self.look_for_orphans))
+                    loops.create_task(self._repeat(ORPHAN_SECONDS, self.look_for_orphans))
                 else:
                     log.info("cgroups of unknown pods are left alone: set cgroupRoot, and they are removed")
         finally:
@@ -91,7 +91,7 @@ class NodeCgroups:
             else:
                 return
 
-    async def _each(self, seconds: float, turn: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(self, seconds: float, turn: Callable[[], Awaitable[None]]) -> None:
         """Run the turn every `seconds`; a bug in one turn must not end the next ones."""
         while True:
             try:

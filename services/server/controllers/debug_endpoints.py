@@ -112,7 +112,7 @@ class DebugEndpoints:
     ) -> dict[str, T | str]:
         """Ask these processes at the same time. Where one fails, its answer is a line with the error."""
 
-        async def one(process: str) -> T | str:
+        async def ask_process(process: str) -> T | str:
             try:
                 if process == self._bus.service:
                     return await own(question)
@@ -120,7 +120,7 @@ class DebugEndpoints:
             except (NoAnswerError, RequestRefusedError) as error:
                 return str(error)
 
-        return dict(zip(processes, await asyncio.gather(*map(one, processes)), strict=True))
+        return dict(zip(processes, await asyncio.gather(*map(ask_process, processes)), strict=True))
 
 
 def _seconds(text: str) -> int:

@@ -132,7 +132,7 @@ class NodePage:
             return _refusal("this process ends, and another one takes its place\n")
         client = request.get(USER) or group_of(request.remote or "")
         if not self._pages.take(client):
-            of_client, total = self._pages.of(client), self._pages.total
+            of_client, total = self._pages.taken_by(client), self._pages.total
             return _refusal(f"{of_client} node pages of {client} are open already, {total} in all\n")
         with self._page(client):
             await self._read()

@@ -190,7 +190,7 @@ class RequestHandler:
 
     def _refuse_stream(self, namespace: str) -> web.Response:
         """Refuse a stream, without Retry-After: clients of the API server would wait, and not show the reason."""
-        of_namespace, total = self._streams.of(namespace), self._streams.total
+        of_namespace, total = self._streams.taken_by(namespace), self._streams.total
         text = f"too many streams: {of_namespace} of namespace {namespace!r}, {total} of all namespaces, of at most"
         text += f" {MAX_STREAMS}; end some exec, attach, port-forward or logs of its pods on this node"
         if count := self._log.count("stream", time.monotonic()):

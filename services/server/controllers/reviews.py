@@ -100,7 +100,7 @@ class Reviews:
         if task is None:
             pending.begin(address)
 
-            async def asked() -> T:
+            async def perform() -> T:
                 return await ask()
 
             def finished(done: asyncio.Task[T]) -> None:
@@ -109,7 +109,7 @@ class Reviews:
                 if not done.cancelled():
                     done.exception()  # marks the exception as seen: whoever waits for the task raises it
 
-            task = self._under_way[key] = asyncio.create_task(asked(), name="review")
+            task = self._under_way[key] = asyncio.create_task(perform(), name="review")
             task.add_done_callback(finished)
         # A client that leaves must not cancel the review for the others.
         return await asyncio.shield(task)

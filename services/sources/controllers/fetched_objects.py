@@ -110,7 +110,7 @@ class FetchedObjects:
         with the kept object, as by a watch; otherwise with the error."""
         kept = self._kept[reference]
         if not fresh and self._is_valid(reference, kept.known):
-            return _found(kept.known)
+            return _answer_of(kept.known)
         kept.live = kept.live or fresh
         if kept.sent is not None and not (kept.outdated or fresh):
             answer = kept.sent
@@ -129,7 +129,7 @@ class FetchedObjects:
             why = f"failed to sync {reference.kind.lower()} cache: timed out waiting for the condition"
             found = FoundObject(object=None, error=self._api.away or why)
         if self._refreshes and found.object is None and not found.not_found and kept.known.object is not None:
-            return _found(kept.known)
+            return _answer_of(kept.known)
         return found
 
     def is_immutable(self, reference: Reference) -> bool:
@@ -261,7 +261,7 @@ class FetchedObjects:
                 return FoundObject(object=None, not_found=error.not_found, error=str(error))
             self._api.is_there()
             self._take(reference, kept, obj, "", history)
-            return FoundObject(object=obj) if kept.outdated else _found(kept.known)
+            return FoundObject(object=obj) if kept.outdated else _answer_of(kept.known)
 
     def _take(self, reference: Reference, kept: _CachedObject, obj: Object | None, absent: str, history: int) -> None:
         now, known = self._api.clock.monotonic(), kept.known
@@ -284,5 +284,5 @@ def _joined(waiting: Answer | None, put_off: Answer) -> Answer:
     return waiting
 
 
-def _found(known: FetchedObject) -> FoundObject:
+def _answer_of(known: FetchedObject) -> FoundObject:
     return FoundObject(object=known.object, not_found=known.object is None, error=known.not_found)

@@ -61,15 +61,15 @@ class PodCertificates:
         """Return the certificate, or why there is none, and the monotonic time at which to look again. A change of the
         pending request ends the wait: see `waiting`."""
         try:
-            if next_step(self._of(key), self._clock.wall()) is Step.REQUEST:
+            if next_step(self._projection_of(key), self._clock.wall()) is Step.REQUEST:
                 await self._request(key)
-            if next_step(self._of(key), self._clock.wall()) is Step.READ:
+            if next_step(self._projection_of(key), self._clock.wall()) is Step.READ:
                 await self._read(key)
         except _UnansweredError as error:
             log.warning("certificate %d of volume %s, pod %s: %s", key.index, key.volume, key.pod_uid, error)
         wall, now = self._clock.wall(), self._clock.monotonic()
-        self._take(key, *aged(self._of(key), key, wall))
-        projection = self._of(key)
+        self._take(key, *aged(self._projection_of(key), key, wall))
+        projection = self._projection_of(key)
         at = now + max(0.0, look_again_at(projection, wall) - wall)
         if projection.refused:
             return FoundCertificate(problem=Problem(projection.refused)), at
@@ -101,7 +101,7 @@ class PodCertificates:
         """Forget the certificates of a pod whose volumes are torn down."""
         self._projections = {key: found for key, found in self._projections.items() if key.pod_uid != pod_uid}
 
-    def _of(self, key: CertificateKey) -> Projection:
+    def _projection_of(self, key: CertificateKey) -> Projection:
         return self._projections.get(key, Projection())
 
     def _take(self, key: CertificateKey, projection: Projection, events: tuple[KubeEvent, ...] = ()) -> None:
@@ -132,14 +132,14 @@ class PodCertificates:
         if answer.error:
             raise _UnansweredError(f"while creating on API: {answer.error}")
         wall, chance = self._clock.wall(), self._chance()
-        self._take(key, requested(self._of(key), request.name, new.private_key, wall=wall, chance=chance))
+        self._take(key, requested(self._projection_of(key), request.name, new.private_key, wall=wall, chance=chance))
 
     async def _read(self, key: CertificateKey) -> None:
-        pending = self._of(key).pending
+        pending = self._projection_of(key).pending
         assert pending is not None
         found = await self._object(REQUEST, key.namespace, pending.name)
         wall, chance = self._clock.wall(), self._chance()
-        self._take(key, *answered(self._of(key), found, key, wall=wall, chance=chance))
+        self._take(key, *answered(self._projection_of(key), found, key, wall=wall, chance=chance))
 
     async def _object(self, kind: str, namespace: str, name: str) -> Object | None:
         """Return the object; None = the API server has none."""

@@ -87,7 +87,7 @@ class ClaimWork:
             claim = self._claims.unused(key)
             drivers = sorted(claim.parts) if claim is not None else []
             await self._drivers.until_known(drivers)
-            errors = await self._each(drivers, partial(self._unprepare_by, key))
+            errors = await self._perform_each(drivers, partial(self._unprepare_by, key))
             error = next((error for error in errors if error), "")
         except Exception as failure:
             log.exception("resource claim %s/%s: unexpected failure", *key)
@@ -101,7 +101,7 @@ class ClaimWork:
         return self._turns.setdefault((key, driver), asyncio.Lock())
 
     @staticmethod
-    async def _each(drivers: Iterable[str], work: Callable[[str], Coroutine[Any, Any, Done]]) -> list[Done]:
+    async def _perform_each(drivers: Iterable[str], work: Callable[[str], Coroutine[Any, Any, Done]]) -> list[Done]:
         """Perform the work of the drivers at the same time, and return what each returns."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -149,11 +149,11 @@ class ClaimWork:
         calls = self._claims.to_call(uid)
         missing = {driver: why for driver in sorted(calls) if (why := self._drivers.missing(driver))}
         for driver, why in missing.items():
-            errors = _of(uid, calls[driver], why) | errors
+            errors = _errors_of(uid, calls[driver], why) | errors
         drivers = sorted(calls.keys() - missing.keys())
         if not drivers and (unsaved := await self._save()):
-            return _of(uid, self._claims.held(uid), unsaved)
-        for found in await self._each(drivers, partial(self._prepare_by, uid)):
+            return _errors_of(uid, self._claims.held(uid), unsaved)
+        for found in await self._perform_each(drivers, partial(self._prepare_by, uid)):
             errors = found | errors
         return errors
 
@@ -167,7 +167,7 @@ class ClaimWork:
                 self._claims.called(claim.key, driver)
             unsaved = await self._save()
             if unsaved or not claims:
-                return _of(uid, self._claims.held(uid) if unsaved else (), unsaved)
+                return _errors_of(uid, self._claims.held(uid) if unsaved else (), unsaved)
             crash_point("volume.claim.saved")
             outcome = await self._drivers.prepare(driver, claims)
             crash_point("volume.claim.answered")
@@ -176,11 +176,11 @@ class ClaimWork:
                 if claim.uid in outcome.devices:
                     self._claims.prepared(claim.key, driver, outcome.devices[claim.uid])
                 else:
-                    errors = _of(uid, [claim], outcome.errors[claim.uid]) | errors
+                    errors = _errors_of(uid, [claim], outcome.errors[claim.uid]) | errors
             await self._look()
             unsaved = await self._save()
             crash_point("volume.claim.prepared")
-            return (_of(uid, self._claims.held(uid), unsaved) if unsaved else {}) | errors
+            return (_errors_of(uid, self._claims.held(uid), unsaved) if unsaved else {}) | errors
 
     async def _unprepare_by(self, key: ClaimKey, driver: str) -> str:
         """Have the driver unprepare the claim, unless a pod has got it; return why it has not, "" = it has."""
@@ -197,5 +197,5 @@ class ClaimWork:
             return error
 
 
-def _of(uid: str, claims: Iterable[Claim], error: str) -> Errors:
+def _errors_of(uid: str, claims: Iterable[Claim], error: str) -> Errors:
     return {name: error for claim in claims for name in claim.names(uid)}

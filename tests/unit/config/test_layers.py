@@ -152,7 +152,7 @@ def test_each_field_can_be_given_in_the_file(field: Field) -> None:
     value = value_of(layers.data, field.key)
     assert value == ("/x" if value == "/x" else sample(field))
     assert layers.origins[field.key] == Origin(Layer.FILE, "/d/k.yaml:1:1")
-    assert layers.given() == [field.key]
+    assert layers.given_keys() == [field.key]
 
 
 @pytest.mark.share(4)

@@ -91,7 +91,7 @@ def test_sums_and_order_look_at_the_amount_alone() -> None:
     assert parse_quantity("999m") < parse_quantity("1") <= parse_quantity("1000m")
     assert not parse_quantity("0Mi")
     assert len({parse_quantity("1k"), parse_quantity("1000")}) == 1
-    assert str(Quantity.of(2048, binary=True)) == "2Ki"
+    assert str(Quantity.of_base(2048, binary=True)) == "2Ki"
 
 
 @pytest.mark.parametrize("text", ["1" * 399 + "x", "1" * 400, "0." + "0" * 397 + "1", "1e999999999", "1E" * 200])

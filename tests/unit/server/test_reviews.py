@@ -166,7 +166,7 @@ def test_claimants_that_take_all_the_places_they_may_leave_some_to_the_next() ->
         for claimant in map(str, range(len(numbers))):
             while shares.take(claimant):
                 pass
-            taken.append(shares.of(claimant))
+            taken.append(shares.taken_by(claimant))
         assert taken == numbers and shares.total == sum(numbers) <= limit
 
 

@@ -57,7 +57,7 @@ def actual_resources(pod: Object, values: CgroupValues, facts: NodeFacts, shown:
         show("limits", "cpu", lambda a: quota(a.milli(), period) == found, limit)
     if target.memory_limit:
         size = values.memory_limit
-        limit = None if size is None else Quantity.of(size, binary=True)
+        limit = None if size is None else Quantity.of_base(size, binary=True)
         show("limits", "memory", lambda a: size is not None and 0 <= a.base() - size < MAX_PAGE_BYTES, limit)
     return {kind: written(amounts) for kind, amounts in allocated.items() if amounts}
 

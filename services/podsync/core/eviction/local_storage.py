@@ -36,7 +36,7 @@ def _empty_dir(candidate: Candidate) -> tuple[str, str] | None:
     for volume in (candidate.pod.get("spec") or {}).get("volumes") or ():
         limit = _quantity((volume.get("emptyDir") or {}).get("sizeLimit"))
         name, amount = volume.get("name"), used.get(volume.get("name"))
-        if limit and amount is not None and Quantity.of(amount) > limit:
+        if limit and amount is not None and Quantity.of_base(amount) > limit:
             text = f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit}". '
             return text, "emptydirfs.limit"
     return None
@@ -45,7 +45,7 @@ def _empty_dir(candidate: Candidate) -> tuple[str, str] | None:
 def _pod(candidate: Candidate) -> tuple[str, str] | None:
     storage = candidate.usage.ephemeral_storage if candidate.usage else None
     limit = pod_limits(candidate.pod).get(EPHEMERAL_STORAGE)
-    if limit is None or storage is None or storage.used is None or Quantity.of(storage.used) <= limit:
+    if limit is None or storage is None or storage.used is None or Quantity.of_base(storage.used) <= limit:
         return None
     text = f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
     return text, "ephemeralpodfs.limit"
@@ -59,7 +59,7 @@ def _container(candidate: Candidate, layout: Layout) -> tuple[str, str] | None:
         if not limit or usage is None:
             continue
         used = _used(usage.logs) + (0 if layout is Layout.DEDICATED_IMAGES else _used(usage.rootfs))
-        if Quantity.of(used) > limit:
+        if Quantity.of_base(used) > limit:
             text = f'Container {usage.name} exceeded its local ephemeral storage limit "{limit}". '
             return text, "ephemeralcontainerfs.limit"
     return None

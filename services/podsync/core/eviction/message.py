@@ -29,14 +29,14 @@ def eviction_text(
         meaning, reading = SIGNALS[threshold.signal], readings.get(threshold.signal)
         if meaning.resource is resource and reading is not None:
             limit = _limit(threshold, reading.capacity)
-            available = Quantity.of(reading.available, binary=meaning.in_bytes)
+            available = Quantity.of_base(reading.available, binary=meaning.in_bytes)
             message += f"Threshold quantity: {limit}, available: {available}. "
             break
     annotations = {"starved_resource": str(resource)}
     requested = pod_level(candidate.pod, "requests").get("memory") if resource is Resource.MEMORY else None
     used = candidate.usage.cgroup.memory_working_set if candidate.usage and candidate.usage.cgroup else None
     if requested is not None and used is not None:
-        name, shown = (candidate.pod.get("metadata") or {}).get("name"), Quantity.of(used, binary=True)
+        name, shown = (candidate.pod.get("metadata") or {}).get("name"), Quantity.of_base(used, binary=True)
         message += f"Pod {name} was using {shown}, request is {requested}, has larger consumption of {resource}. "
         annotations |= {"offending_pod": str(name), "offending_pod_usage": str(shown)}
     offenders = _offenders(candidate, resource)
@@ -53,7 +53,7 @@ def _limit(threshold: Threshold, capacity: int) -> Quantity:
     if not threshold.amount.endswith("%"):
         return parse_quantity(threshold.amount)
     in_bytes = SIGNALS[threshold.signal].in_bytes
-    return Quantity.of(threshold_amount(threshold.amount, capacity), binary=in_bytes)
+    return Quantity.of_base(threshold_amount(threshold.amount, capacity), binary=in_bytes)
 
 
 def _offenders(candidate: Candidate, resource: Resource) -> list[tuple[str, Quantity, Quantity]]:
@@ -64,8 +64,8 @@ def _offenders(candidate: Candidate, resource: Resource) -> list[tuple[str, Quan
         amount, spec = _amount(usage, resource), specs.get(usage.name)
         if amount is None or spec is None:
             continue
-        used = Quantity.of(amount, binary=True)
-        request = resource_list(spec, "requests").get(str(resource), Quantity.of(0))
+        used = Quantity.of_base(amount, binary=True)
+        request = resource_list(spec, "requests").get(str(resource), Quantity.of_base(0))
         if used > request:
             offenders.append((usage.name, used, request))
     return offenders

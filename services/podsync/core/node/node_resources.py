@@ -41,7 +41,7 @@ def node_resources(machine: Machine, reserved: Reservations) -> NodeResources:
     for name, amount in capacity.items():
         allocatable[name] = max(ZERO, amount - _reservation(name, amount, reserved))
     pages = sum((amount.base() for name, amount in capacity.items() if name.startswith(HUGEPAGES)), 0)
-    allocatable["memory"] = max(ZERO, allocatable["memory"] - Quantity.of(pages))
+    allocatable["memory"] = max(ZERO, allocatable["memory"] - Quantity.of_base(pages))
     return NodeResources(capacity=written(capacity), allocatable=written(allocatable))
 
 
@@ -71,14 +71,14 @@ def _capacity(machine: Machine, reserved: Reservations) -> ResourceList:
     if reserved.pods_per_core > 0:
         pods = min(machine.cpus * reserved.pods_per_core, pods)
     capacity = {
-        "cpu": Quantity.of(machine.cpus),
-        "memory": Quantity.of(machine.memory, binary=True),
-        "pods": Quantity.of(pods),
+        "cpu": Quantity.of_base(machine.cpus),
+        "memory": Quantity.of_base(machine.memory, binary=True),
+        "pods": Quantity.of_base(pods),
     }
     if reserved.storage_isolation and machine.storage:
-        capacity["ephemeral-storage"] = Quantity.of(machine.storage, binary=True)
+        capacity["ephemeral-storage"] = Quantity.of_base(machine.storage, binary=True)
     for size, count in machine.hugepages.items():
-        capacity[f"{HUGEPAGES}{Quantity.of(size, binary=True)}"] = Quantity.of(size * count, binary=True)
+        capacity[f"{HUGEPAGES}{Quantity.of_base(size, binary=True)}"] = Quantity.of_base(size * count, binary=True)
     return capacity
 
 
@@ -89,5 +89,5 @@ def _reservation(name: str, capacity: Quantity, reserved: Reservations) -> Quant
     for signal, resource in _THRESHOLDS.items():
         threshold = reserved.eviction_hard.get(signal)
         if resource == name and threshold:
-            total = total + Quantity.of(threshold_amount(threshold, capacity.base()))
+            total = total + Quantity.of_base(threshold_amount(threshold, capacity.base()))
     return total

@@ -39,7 +39,7 @@ def settings_error(topology: MachineTopology, settings: MemorySettings, withheld
             totals[kind] = totals.get(kind, 0) + size
     for kind, total in sorted(totals.items()):
         if total != withheld.get(kind, 0):
-            texts = [str(Quantity.of(size, binary=True)) for size in (total, withheld.get(kind, 0))]
+            texts = [str(Quantity.of_base(size, binary=True)) for size in (total, withheld.get(kind, 0))]
             return (
                 f'the total amount "{texts[0]}" of type "{kind}" is not equal to the value "{texts[1]}" '
                 "determined by Node Allocatable feature"

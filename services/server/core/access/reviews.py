@@ -39,7 +39,7 @@ class PendingReviews:
         """Count one more review for this address. Raises TooManyReviewsError where it, or all addresses together, has
         too many."""
         if not self._addresses.take(address):
-            total, of_address = self._addresses.total, self._addresses.of(address)
+            total, of_address = self._addresses.total, self._addresses.taken_by(address)
             raise TooManyReviewsError(f"{total} reviews are under way, {of_address} of them for {address}")
 
     def end(self, address: str) -> None:

@@ -16,7 +16,7 @@ class Shares:
         """How many places are taken."""
         return self._taken.total()
 
-    def of(self, claimant: str) -> int:
+    def taken_by(self, claimant: str) -> int:
         """Return how many places the claimant has."""
         return self._taken[claimant]
 

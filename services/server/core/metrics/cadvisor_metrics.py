@@ -27,7 +27,9 @@ class _Family(Struct, frozen=True):
     timed: bool = True
 
 
-def _one(name: str, kind: str, text: str, value: Callable[[CgroupDetails], Value], *, timed: bool = True) -> _Family:
+def _family_of_one(
+    name: str, kind: str, text: str, value: Callable[[CgroupDetails], Value], *, timed: bool = True
+) -> _Family:
     return _Family(f"container_{name}", kind, text, lambda row: (("", value(row)),), timed)
 
 
@@ -37,7 +39,9 @@ def _seconds(nanoseconds: int | None) -> Value:
 
 def _throttling(name: str, text: str, value: Callable[[CgroupDetails], Value]) -> _Family:
     """Return a family about throttling, which only cgroups with a quota have."""
-    return _one(f"cpu_cfs_{name}_total", COUNTER, text, lambda row: None if row.cpu_quota is None else value(row))
+    return _family_of_one(
+        f"cpu_cfs_{name}_total", COUNTER, text, lambda row: None if row.cpu_quota is None else value(row)
+    )
 
 
 def _network(name: str, text: str, value: Callable[[InterfaceUsage], int]) -> _Family:
@@ -66,8 +70,8 @@ def _pressure(resource: str, of: Callable[[CgroupDetails], Pressure | None]) -> 
         return None if found is None else found.full.total / MICROSECONDS
 
     text = f"Seconds that {{}} in the container waited for {resource}"
-    yield _one(f"pressure_{resource}_waiting_seconds_total", COUNTER, text.format("some tasks"), waiting)
-    yield _one(f"pressure_{resource}_stalled_seconds_total", COUNTER, text.format("all tasks"), stalled)
+    yield _family_of_one(f"pressure_{resource}_waiting_seconds_total", COUNTER, text.format("some tasks"), waiting)
+    yield _family_of_one(f"pressure_{resource}_stalled_seconds_total", COUNTER, text.format("all tasks"), stalled)
 
 
 def _cpu(row: CgroupDetails) -> Labelled:
@@ -93,8 +97,10 @@ def _open_files(row: CgroupDetails) -> Labelled:
 
 _FAMILIES = (
     _Family("container_cpu_usage_seconds_total", COUNTER, "CPU time, in seconds", _cpu),
-    _one("cpu_user_seconds_total", COUNTER, "User CPU time, in seconds", lambda r: _seconds(r.cpu_user_nanoseconds)),
-    _one(
+    _family_of_one(
+        "cpu_user_seconds_total", COUNTER, "User CPU time, in seconds", lambda r: _seconds(r.cpu_user_nanoseconds)
+    ),
+    _family_of_one(
         "cpu_system_seconds_total", COUNTER, "System CPU time, in seconds", lambda r: _seconds(r.cpu_system_nanoseconds)
     ),
     _throttling("periods", "Elapsed enforcement periods", lambda r: r.cpu_periods),
@@ -102,17 +108,21 @@ _FAMILIES = (
     _throttling("throttled_seconds", "Throttled time, in seconds", lambda r: _seconds(r.cpu_throttled_nanoseconds)),
     _throttling("burst_periods", "Periods with a burst", lambda r: r.cpu_burst_periods),
     _throttling("burst_seconds", "Time of bursts, in seconds", lambda r: _seconds(r.cpu_burst_nanoseconds)),
-    _one("memory_working_set_bytes", GAUGE, "Working set, in bytes", lambda r: r.usage.memory_working_set),
-    _one("memory_usage_bytes", GAUGE, "Memory in use, in bytes", lambda r: r.usage.memory_usage),
-    _one("memory_rss", GAUGE, "Anonymous memory, in bytes", lambda r: r.usage.memory_rss),
-    _one("memory_cache", GAUGE, "Page cache, in bytes", lambda r: r.memory_cache),
-    _one("memory_swap", GAUGE, "Swap in use, in bytes", lambda r: r.usage.swap_usage),
-    _one("memory_max_usage_bytes", GAUGE, "Largest use of memory, in bytes", lambda r: r.memory_max_usage),
-    _one("memory_mapped_file", GAUGE, "Mapped files, in bytes", lambda r: r.memory_mapped_file),
-    _one("memory_kernel_usage", GAUGE, "Memory of the kernel, in bytes", lambda r: r.memory_kernel),
-    _one("memory_total_active_file_bytes", GAUGE, "Active file pages, in bytes", lambda r: r.memory_active_file),
-    _one("memory_total_inactive_file_bytes", GAUGE, "Inactive file pages, in bytes", lambda r: r.memory_inactive_file),
-    _one("memory_failcnt", COUNTER, "Times that the memory limit was reached", lambda r: r.memory_fail_count),
+    _family_of_one("memory_working_set_bytes", GAUGE, "Working set, in bytes", lambda r: r.usage.memory_working_set),
+    _family_of_one("memory_usage_bytes", GAUGE, "Memory in use, in bytes", lambda r: r.usage.memory_usage),
+    _family_of_one("memory_rss", GAUGE, "Anonymous memory, in bytes", lambda r: r.usage.memory_rss),
+    _family_of_one("memory_cache", GAUGE, "Page cache, in bytes", lambda r: r.memory_cache),
+    _family_of_one("memory_swap", GAUGE, "Swap in use, in bytes", lambda r: r.usage.swap_usage),
+    _family_of_one("memory_max_usage_bytes", GAUGE, "Largest use of memory, in bytes", lambda r: r.memory_max_usage),
+    _family_of_one("memory_mapped_file", GAUGE, "Mapped files, in bytes", lambda r: r.memory_mapped_file),
+    _family_of_one("memory_kernel_usage", GAUGE, "Memory of the kernel, in bytes", lambda r: r.memory_kernel),
+    _family_of_one(
+        "memory_total_active_file_bytes", GAUGE, "Active file pages, in bytes", lambda r: r.memory_active_file
+    ),
+    _family_of_one(
+        "memory_total_inactive_file_bytes", GAUGE, "Inactive file pages, in bytes", lambda r: r.memory_inactive_file
+    ),
+    _family_of_one("memory_failcnt", COUNTER, "Times that the memory limit was reached", lambda r: r.memory_fail_count),
     _Family("container_memory_failures_total", COUNTER, "Page faults", _failures),
     _io("reads", "Reads from the device", lambda io: io.reads),
     _io("writes", "Writes to the device", lambda io: io.writes),
@@ -127,22 +137,30 @@ _FAMILIES = (
     _network("transmit_packets", "Packets sent", lambda i: i.tx_packets),
     _network("transmit_packets_dropped", "Packets that were dropped instead of sent", lambda i: i.tx_dropped),
     _network("transmit_errors", "Errors of sending", lambda i: i.tx_errors),
-    _one("processes", GAUGE, "Processes", lambda r: r.usage.processes),
-    _one("threads", GAUGE, "Threads", lambda r: r.threads),
-    _one("threads_max", GAUGE, "Largest number of threads, 0 = unlimited", lambda r: r.threads_max or 0),
+    _family_of_one("processes", GAUGE, "Processes", lambda r: r.usage.processes),
+    _family_of_one("threads", GAUGE, "Threads", lambda r: r.threads),
+    _family_of_one("threads_max", GAUGE, "Largest number of threads, 0 = unlimited", lambda r: r.threads_max or 0),
     _Family("container_ulimits_soft", GAUGE, "Soft limits of the first process", _open_files),
-    _one("oom_events_total", COUNTER, "Processes that the OOM killer ended", lambda r: r.oom_kills),
+    _family_of_one("oom_events_total", COUNTER, "Processes that the OOM killer ended", lambda r: r.oom_kills),
     *_pressure("cpu", lambda r: r.usage.cpu_pressure),
     *_pressure("memory", lambda r: r.usage.memory_pressure),
     *_pressure("io", lambda r: r.usage.io_pressure),
-    _one("last_seen", GAUGE, "Time of the reading, in seconds since the epoch", lambda r: int(r.usage.time)),
-    _one("start_time_seconds", GAUGE, "Creation, in seconds since the epoch", lambda r: int(r.created_at), timed=False),
-    _one("spec_cpu_period", GAUGE, "CPU period, in microseconds", lambda r: r.cpu_period, timed=False),
-    _one("spec_cpu_quota", GAUGE, "CPU quota, in microseconds per period", lambda r: r.cpu_quota, timed=False),
-    _one("spec_cpu_shares", GAUGE, "CPU shares", lambda r: r.cpu_shares, timed=False),
-    _one("spec_memory_limit_bytes", GAUGE, "Memory limit, 0 = none", lambda r: r.memory_limit or 0, timed=False),
-    _one("spec_memory_swap_limit_bytes", GAUGE, "Swap limit, 0 = none", lambda r: r.swap_limit or 0, timed=False),
-    _one(
+    _family_of_one("last_seen", GAUGE, "Time of the reading, in seconds since the epoch", lambda r: int(r.usage.time)),
+    _family_of_one(
+        "start_time_seconds", GAUGE, "Creation, in seconds since the epoch", lambda r: int(r.created_at), timed=False
+    ),
+    _family_of_one("spec_cpu_period", GAUGE, "CPU period, in microseconds", lambda r: r.cpu_period, timed=False),
+    _family_of_one(
+        "spec_cpu_quota", GAUGE, "CPU quota, in microseconds per period", lambda r: r.cpu_quota, timed=False
+    ),
+    _family_of_one("spec_cpu_shares", GAUGE, "CPU shares", lambda r: r.cpu_shares, timed=False),
+    _family_of_one(
+        "spec_memory_limit_bytes", GAUGE, "Memory limit, 0 = none", lambda r: r.memory_limit or 0, timed=False
+    ),
+    _family_of_one(
+        "spec_memory_swap_limit_bytes", GAUGE, "Swap limit, 0 = none", lambda r: r.swap_limit or 0, timed=False
+    ),
+    _family_of_one(
         "spec_memory_reservation_limit_bytes",
         GAUGE,
         "Memory reservation, 0 = none",
