@@ -175,7 +175,7 @@ class GetUsage(Struct, frozen=True, kw_only=True):
     # do. Of files that take longer than 3 s to measure it is the one before or what is counted so far, whichever is
     # more, or None
     max_age_files_seconds: float | None = None
-    pods: bool = True  # also every pod
+    pods: bool = True  # whether the usage of every pod is requested, too
 
 
 class FoundUsage(Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from shared.log.klog import structured
 from shared.process.limits import set_oom_score
 from shared.version import KUBERNETES_RELEASE
 
-_MAX_ARGUMENTS_BYTES = 131072 - len("KUBELET_ARGS=") - 1  # that the kernel takes of one environment variable
+_MAX_ARGUMENTS_BYTES = 131072 - len("KUBELET_ARGS=") - 1  # as many as the kernel takes in one environment variable
 
 
 def prepare_start(arguments: list[str], process: int) -> tuple[int, dict[str, Any]]:

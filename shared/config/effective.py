@@ -81,7 +81,7 @@ class EffectiveConfig:
     cert_dir: str
     kubeconfig: str = ""  # "" = standalone
     bootstrap_kubeconfig: str = ""  # credentials for obtaining the client certificate only
-    rotate_certificates: bool = _of("rotateCertificates", False)  # of the client certificate
+    rotate_certificates: bool = _of("rotateCertificates", False)  # whether the client certificate is renewed
     server_tls_bootstrap: bool = _of("serverTLSBootstrap", False)  # the API server signs the serving certificate
     config_file: str = ""  # the KubeletConfiguration file, "" = none given
     config_dir: str = ""  # the directory of drop-ins, "" = none given

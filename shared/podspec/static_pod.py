@@ -14,7 +14,7 @@ from shared.podspec.schema import plain_copy, shown, type_errors
 from shared.podspec.validation import validate_pod
 from shared.text.json_text import json_bytes
 
-MAX_POD_BYTES = 8 << 20  # of its JSON with defaults: half of what a message between processes may have
+MAX_POD_BYTES = 8 << 20  # of the JSON of a pod with defaults; a message between processes may have twice as many
 
 _MAX_ERRORS = 20  # of one pod; their text is in the log, the beats and an event
 _NO_EXECUTE = {"operator": "Exists", "effect": "NoExecute"}

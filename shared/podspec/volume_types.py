@@ -37,7 +37,7 @@ class VolumeType(msgspec.Struct, frozen=True, kw_only=True):
     in_pod: bool = True  # spec.volumes of a pod may have it
     mounted: bool = False  # this agent mounts it, or what it stands for
     mounted_persistent: bool = False  # this agent mounts a PersistentVolume of this type
-    directory: str = ""  # of such volumes below pods/<uid>/volumes, where each has one named as in the pod
+    directory: str = ""  # the directory below pods/<uid>/volumes in which each volume of this type has its own
     required: tuple[str, ...] = ()  # fields that may not be empty
     secret: str = ""  # field that names the Secret with its credentials or files
     refers: str = ""  # the kind of API object that it names, in the words with which static pods are refused

@@ -107,7 +107,7 @@ def _volume(line: _Words) -> str:
 
 def _begun(line: _Words) -> str:
     if line["call"] not in ("KillContainer", "KillPod", "RunPostStartHook"):
-        return ""  # what takes long enough to be asked for while it is under way
+        return ""  # only calls that take long have a sentence while they are under way
     text = _ATTEMPTS[line["call"]].format_map(line)
     return f"{text}, grace period {line['grace']} s" if line.get("grace") is not None else text
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from shared.text.byte_size import byte_size
 
-STALLED_SECONDS = 10.0  # without a byte
+STALLED_SECONDS = 10.0  # after which a pull that receives nothing is shown as stalled
 
 
 def pull_text(pull: Mapping[str, Any]) -> str:

@@ -197,7 +197,7 @@ class CertificateRotation:
         await asyncio.sleep(REFUSED_PAUSE_SECONDS)
 
     async def _wait_for(self, seconds: float, template: Template) -> None:
-        """Wait, but not when something else is wanted meanwhile."""
+        """Wait for these seconds, or until another certificate than that of `template` is wanted."""
         ends = self._context.clock.monotonic() + seconds
         while (left := ends - self._context.clock.monotonic()) > 0 and self._template() in (None, template):
             await self._wait(left)

@@ -132,7 +132,7 @@ class TlsBootstrap:
     async def _take(self, pending: PendingRequest, certificate: str) -> None:
         wall = self._context.clock.wall()
         found = await inspect_issued(self._forms, self._in_thread, pending, certificate, wall)
-        now = await self._in_thread(self._inspect_bootstrap, self._config)  # it may be another one than at the start
+        now = await self._in_thread(self._inspect_bootstrap, self._config)  # the file may have changed since the start
         bootstrap = self._bootstrap if now.problems else now
         if not bootstrap.cluster:
             raise ProblemError("the bootstrap kubeconfig named no cluster (write clusters, users and contexts)")

@@ -194,5 +194,5 @@ class PodLoop:
         self.handle(TimePassed(cause="a time to wait was over"))
 
     async def close(self) -> None:
-        """End the work that is under way."""
+        """End the calls of all pods that are under way."""
         await self.workers.close()

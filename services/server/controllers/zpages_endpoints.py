@@ -40,7 +40,7 @@ class ZPagesEndpoints:
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
-        """The handler of each endpoint."""
+        """Return the handler of each endpoint."""
         return {Endpoint.STATUSZ: self.statusz, Endpoint.FLAGZ: self.flagz}
 
     async def statusz(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:

@@ -106,7 +106,7 @@ class Threads:
                 place.running.add_done_callback(lambda _: self._returned_late(place))
 
     async def call(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-        """Call the function in a turn of its own."""
+        """Wait for a free place, and call the function in a thread."""
         async with self.turn() as turn:
             return await turn.call("", function, *arguments)
 

@@ -35,7 +35,9 @@ def pulled(tracked: TrackedPod, call: PullImage, result: ImagePulled) -> Tracked
 def _with_image(tracked: TrackedPod, call: InspectImage | PullImage, image: ImageStatus | None) -> TrackedPod:
     """Record the image; None = it belongs to an earlier version of the spec."""
     progress = _progress(tracked, call)
-    reason = None if call.volume else progress.reason  # a container shows its reason until it starts
+    reason = (
+        None if call.volume else progress.reason
+    )  # the status of a container shows the reason until the container starts
     return _with(tracked, call, replace(progress, image=image or progress.image, reason=reason))
 
 

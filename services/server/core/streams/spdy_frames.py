@@ -29,7 +29,7 @@ class SpdyProtocolError(Exception):
 
 
 class SynStream(Struct, frozen=True):
-    """Opens a stream. Clients use odd ids."""
+    """The frame that opens a stream. Clients use odd ids."""
 
     stream: int
     headers: Pairs = ()
@@ -40,7 +40,7 @@ class SynStream(Struct, frozen=True):
 
 
 class SynReply(Struct, frozen=True):
-    """Accepts a stream."""
+    """The frame that accepts a stream."""
 
     stream: int
     headers: Pairs = ()
@@ -48,33 +48,33 @@ class SynReply(Struct, frozen=True):
 
 
 class RstStream(Struct, frozen=True):
-    """Ends a stream at once."""
+    """The frame that ends a stream at once."""
 
     stream: int
     status: int
 
 
 class Settings(Struct, frozen=True):
-    """(flags, id, value) of each setting."""
+    """The frame with settings, each as (flags, id, value)."""
 
     values: tuple[tuple[int, int, int], ...] = ()
 
 
 class Ping(Struct, frozen=True):
-    """Echoed by the side whose parity the id does not have."""
+    """The frame that is sent back by the side whose parity its id does not have."""
 
     id: int
 
 
 class GoAway(Struct, frozen=True):
-    """No new streams after `last_stream`."""
+    """The frame after which no new streams are accepted. `last_stream`: the last one that was."""
 
     last_stream: int
     status: int = 0
 
 
 class Headers(Struct, frozen=True):
-    """More headers of a stream."""
+    """The frame with more headers of a stream."""
 
     stream: int
     headers: Pairs = ()
@@ -82,14 +82,14 @@ class Headers(Struct, frozen=True):
 
 
 class WindowUpdate(Struct, frozen=True):
-    """`delta` more bytes may be sent. The runtimes' servers send none and wait for none."""
+    """The frame by which `delta` more bytes may be sent. The runtimes' servers send none and wait for none."""
 
     stream: int
     delta: int
 
 
 class Data(Struct, frozen=True):
-    """Bytes of a stream. A decoder hands a large frame on in pieces; `fin` comes with the last."""
+    """The frame with bytes of a stream. A decoder hands a large frame on in pieces; `fin` comes with the last."""
 
     stream: int
     payload: bytes
@@ -100,7 +100,7 @@ Frame = SynStream | SynReply | RstStream | Settings | Ping | GoAway | Headers | 
 
 
 class FrameEncoder:
-    """Frames to bytes, in the order in which they are sent."""
+    """Turns frames into bytes, in the order in which they are sent."""
 
     def __init__(self) -> None:
         self._zlib = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, zlib.MAX_WBITS, zdict=SPDY_DICTIONARY)
@@ -145,7 +145,7 @@ class FrameEncoder:
 
 
 class FrameDecoder:
-    """Bytes to frames, however the bytes are cut. Holds back at most one incomplete control frame."""
+    """Turns bytes into frames, wherever the bytes are cut. Holds back at most one incomplete control frame."""
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj(zdict=SPDY_DICTIONARY)

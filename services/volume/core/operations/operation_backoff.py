@@ -27,7 +27,9 @@ class OperationBackoff:
 
     # pod UID -> volume -> operation; none empty
     _running: dict[str, dict[str, Operation]] = field(default_factory=dict)
-    _performed: set[tuple[str, str]] = field(default_factory=set)  # pod UID, volume of operations that had their turn
+    _performed: set[tuple[str, str]] = field(
+        default_factory=set
+    )  # (pod UID, volume) of the operations that had their turn
     _waiting: dict[str, set[str]] = field(default_factory=dict)  # pod UID -> unique names; none empty
     _attempts: dict[tuple[str, str], _Attempts] = field(default_factory=dict)
     _hung: set[Operation] = field(default_factory=set)  # removals that failed, and run until `returned`
