@@ -19,6 +19,8 @@ from bus.frames import Frames, Joiner, RequestHead, cut
 from bus.measured import DropCounters
 
 MAX_BURST_MESSAGES = 100  # handled before other tasks get a turn
+# As plain numbers: an operation of pyzmq's enumerations takes as long as the call.
+_EVENTS, _POLLIN, _DONTWAIT = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.DONTWAIT)
 SUBSCRIBE = b"\1"  # the first byte of a subscription message
 LINGER_MS = 1000  # an answer that was computed may delay the exit for a second
 MAX_CONNECTIONS = 256  # whose unread bytes are known: those that sent something last
@@ -63,12 +65,9 @@ class Inlet:
     def _drain(self) -> None:
         """Receive until the socket is empty, because only then its descriptor becomes readable again."""
         for _ in range(MAX_BURST_MESSAGES):
-            if self._loop is None:
+            if self._loop is None or not int(self._socket.getsockopt(_EVENTS)) & _POLLIN:
                 return
-            try:
-                message = self._socket.recv_multipart(zmq.DONTWAIT)
-            except zmq.Again:
-                return
+            message = self._socket.recv_multipart(_DONTWAIT)
             try:
                 self._take(message)
             except BaseException:
