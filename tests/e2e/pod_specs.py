@@ -30,7 +30,7 @@ _SUPPORTED: dict[str, Object] = {
     "shared-processes": {"shareProcessNamespace": True},
     "no-links": {"enableServiceLinks": False},
     "linux": {"os": {"name": "linux"}},
-    "unused": {"volumes": [{"name": "v", "iscsi": {}}]},  # no container mounts it: it is not set up
+    "unused": {"volumes": [{"name": "v", "rbd": {}}]},  # no container mounts it: it is not set up
     "pod-level": {"resources": {"limits": {"memory": "64Mi"}}},
     "groups": {"securityContext": {"supplementalGroups": [2000], "fsGroup": 3000}},
     "sysctl": {"securityContext": {"sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "80"}]}},
@@ -53,7 +53,7 @@ _VOLUMES: dict[str, Object] = {
     "projected": {"projected": {"sources": [{"secret": {"name": "s"}}, {"downwardAPI": {"items": [_FIELD]}}]}},
 }
 _UNMOUNTED = (
-    "cephfs", "fc", "flocker", "gitRepo", "glusterfs", "iscsi", "photonPersistentDisk", "quobyte", "rbd", "scaleIO",
+    "cephfs", "fc", "flocker", "gitRepo", "glusterfs", "photonPersistentDisk", "quobyte", "rbd", "scaleIO",
     "storageos",
 )  # fmt: skip
 _UNSUPPORTED: dict[str, Object] = {

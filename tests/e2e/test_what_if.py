@@ -53,11 +53,8 @@ async def pods_of(cluster: Cluster) -> dict[str, Object]:
     never["spec"]["containers"][0] |= {"image": "registry.invalid/absent:1", "imagePullPolicy": "Never"}
     bad = cluster.pod("bad-name")
     bad["spec"]["containers"][0] |= {"image": "Not/An:Image"}
-    iscsi = cluster.pod(
-        "iscsi",
-        volumes=[{"name": "v", "iscsi": {"targetPortal": "192.0.2.1", "iqn": "iqn.2001-04.example:x", "lun": 0}}],
-    )
-    iscsi["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
+    rbd = cluster.pod("rbd", volumes=[{"name": "v", "rbd": {"monitors": ["192.0.2.1"], "image": "x"}}])
+    rbd["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
     volumes = [{"name": "scratch", "emptyDir": {}}, {"name": "host", "hostPath": {"path": "/usr"}}]
     mounted = cluster.pod("mounted", volumes=volumes)
     mounted["spec"]["containers"][0] |= {
@@ -76,7 +73,7 @@ async def pods_of(cluster: Cluster) -> dict[str, Object]:
         cluster.pod("sysctl", securityContext={"sysctls": [{"name": "kernel.msgmax", "value": "65536"}]}),
         never,
         bad,
-        iscsi,
+        rbd,
         mounted,
     ]
     return {str(pod["metadata"]["name"]): pod for pod in pods}
@@ -91,7 +88,7 @@ REASONS = {
     "sysctl": "SysctlForbidden",
     "never": "",
     "bad-name": "",
-    "iscsi": "",
+    "rbd": "",
     "mounted": "",
 }
 
@@ -137,9 +134,9 @@ async def test_each_answer_is_what_becomes_of_the_pod(cluster: Cluster) -> None:
     assert code == 1
     assert {name: answer["reason"] for name, answer in answers.items()} == REASONS
     assert answers["port"]["host_ports"][0]["pods"] == ["default/holder"]
-    assert {name for name, answer in answers.items() if answer["obstacles"]} == {"never", "bad-name", "iscsi"}
-    assert [(one["field"], one["effect"]) for one in answers["iscsi"]["unsupported"]] == [
-        ("spec.volumes[0].iscsi", "waits")
+    assert {name for name, answer in answers.items() if answer["obstacles"]} == {"never", "bad-name", "rbd"}
+    assert [(one["field"], one["effect"]) for one in answers["rbd"]["unsupported"]] == [
+        ("spec.volumes[0].rbd", "waits")
     ]
     assert answers["fits"]["images"][0]["present"] is True
 

@@ -153,10 +153,11 @@ def needed_by(pod: Object, answers: Mapping[Key, KeptAnswer]) -> list[Key]:
         claim = ("PersistentVolumeClaim", space, name)
         volume = ("PersistentVolume", "", volume_name(answers[claim].object if claim in answers else None))
         spec = dictionary(_object(answers.get(volume)).get("spec"))
-        driver, of_flex = (dictionary(spec.get(source)) for source in ("csi", "flexVolume"))
+        driver = dictionary(spec.get("csi"))
         secrets = [dictionary(driver.get(field)) for field in _SECRETS_OF_DRIVERS]
-        if reference := dictionary(of_flex.get("secretRef")):
-            secrets.append({**reference, "namespace": text(reference.get("namespace")) or space})
+        for source in ("flexVolume", "iscsi"):
+            if reference := dictionary(dictionary(spec.get(source)).get("secretRef")):
+                secrets.append({**reference, "namespace": text(reference.get("namespace")) or space})
         keys += [
             claim,
             volume,

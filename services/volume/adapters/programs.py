@@ -33,9 +33,14 @@ class ProgramResult(Struct, frozen=True):
     output: str
 
 
-def run(*command: str, seconds: float = _TIMEOUT_SECONDS, keep_open: Sequence[int] = ()) -> ProgramResult:
-    """Run a program found in PATH. `keep_open`: descriptors that it inherits. Raises OSError with a one-line text where
-    it is missing or takes longer than `seconds`."""
+def run(
+    *command: str,
+    seconds: float = _TIMEOUT_SECONDS,
+    keep_open: Sequence[int] = (),
+    max_characters: int = _MAX_OUTPUT_CHARACTERS,
+) -> ProgramResult:
+    """Run a program found in PATH. `keep_open`: descriptors that it inherits; `max_characters`: of its output that are
+    returned. Raises OSError with a one-line text where it is missing or takes longer than `seconds`."""
     try:
         process = subprocess.Popen(
             command,
@@ -56,15 +61,26 @@ def run(*command: str, seconds: float = _TIMEOUT_SECONDS, keep_open: Sequence[in
     except (TimeoutError, subprocess.TimeoutExpired) as error:
         process.kill()  # its end is not awaited: a program inside a system call on a dead server does not end
         raise OSError(errno.ETIMEDOUT, f"{command[0]} did not end within {seconds:g} s") from error
-    return ProgramResult(process.returncode, " ".join(output.split())[:_MAX_OUTPUT_CHARACTERS])
+    return ProgramResult(process.returncode, " ".join(output.split())[:max_characters])
 
 
-def run_with_helpers(*command: str, seconds: float = _TIMEOUT_SECONDS, keep_open: Sequence[int] = ()) -> ProgramResult:
+def run_with_helpers(
+    *command: str,
+    seconds: float = _TIMEOUT_SECONDS,
+    keep_open: Sequence[int] = (),
+    max_characters: int = _MAX_OUTPUT_CHARACTERS,
+) -> ProgramResult:
     """Run a program as `run` does; after `seconds` what it has begun is killed as well, also when this process has
     ended: a helper such as mount.nfs waits for a server that does not answer."""
     limit = ("timeout", "-s", "KILL", f"{seconds:g}")
     try:
-        done = run(*limit, *command, seconds=seconds + _KILLED_WITHIN_SECONDS, keep_open=keep_open)
+        done = run(
+            *limit,
+            *command,
+            seconds=seconds + _KILLED_WITHIN_SECONDS,
+            keep_open=keep_open,
+            max_characters=max_characters,
+        )
     except TimeoutError:
         done = None
     if done is None or done.code == -signal.SIGKILL:

@@ -33,11 +33,12 @@ from services.volume.core.operations.operations import (
     kind_of,
     needs_content,
 )
-from services.volume.core.operations.outcome import Outcome
+from services.volume.core.operations.outcome import WAIT_FOR_ATTACH, Outcome
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.specs.csi_volume import driver_of
 from services.volume.core.specs.expansion import ExpansionError, ExpansionFailure
 from services.volume.core.specs.volume_spec import VolumeSpec
+from services.volume.plugins.plugin import AttachError
 from services.volume.plugins.plugin_calls import PluginCalls, error_text
 from shared.files.tree_removal import RemovalPausedError, RemovalProgress
 from shared.pods.failures import PodFailures
@@ -212,7 +213,8 @@ class OperationExecutor:
             outcome = Outcome(error=str(failure), kind=failure.kind)
         except OSError as failure:
             kind = failure.kind if isinstance(failure, ExpansionError) else ExpansionFailure.FINAL
-            outcome = Outcome(error=error_text(failure), expansion=kind)
+            step = WAIT_FOR_ATTACH if isinstance(failure, AttachError) else ""
+            outcome = Outcome(error=error_text(failure), expansion=kind, step=step)
         except Exception as failure:
             self._note(operation, failure)
             outcome = Outcome(error=f"unexpected {type(failure).__name__}")

@@ -49,6 +49,7 @@ class DesiredStateOfWorldPopulator:
             name=config.node_name,
             gates=gates.enabled(config.feature_gates),
             file_label=host_resources.file_label(),
+            attaches=not (config.joins_cluster and config.controller_attach_detach),
         )
         self.desired = DesiredStateOfWorld(self._spec_of)
         claims.on_read = flex.on_answer = self._on_read

@@ -255,7 +255,7 @@ class Reconciler:
             case MountDevice() | UnmountDevice():
                 devices.done(operation, outcome, self.actual, shown="" if quiet else error)
         if error:
-            events = of_failure(operation, error, self.desired, self.actual) if not quiet else ()
+            events = of_failure(operation, outcome, self.desired, self.actual) if not quiet else ()
         else:
             events = of_success(operation, outcome, self.desired)
         return FollowUp(retry_in=wait, events=tuple(events), quiet=quiet)

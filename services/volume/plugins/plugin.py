@@ -24,6 +24,10 @@ from shared.time.clock import Clock
 Source = TypeVar("Source")
 
 
+class AttachError(OSError):
+    """A device could not be attached to this node, so that there is nothing to mount."""
+
+
 class VolumePlugin(ABC, Generic[Source]):
     """One type of volume; `Source` is its own frozen value, `VolumeSpec.source`. The acting methods raise OSError; its
     text is that of the FailedMount message. Their `volume` is the name of the volume's directory: of a PersistentVolume

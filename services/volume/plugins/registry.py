@@ -17,6 +17,7 @@ from services.volume.plugins.flex_volume import FlexVolumePlugin
 from services.volume.plugins.git_repo import GitRepoPlugin
 from services.volume.plugins.host_path import HostPathPlugin
 from services.volume.plugins.image import ImagePlugin
+from services.volume.plugins.iscsi import IscsiPlugin
 from services.volume.plugins.local import LocalPlugin
 from services.volume.plugins.nfs import NfsPlugin
 from services.volume.plugins.plugin import ExpandableVolumePlugin, VolumePlugin
@@ -42,6 +43,7 @@ PLUGINS: Plugins = {
     "csi": CsiPlugin,
     "gitRepo": GitRepoPlugin,
     "flexVolume": FlexVolumePlugin,
+    "iscsi": IscsiPlugin,
 }
 _DEFAULT = "emptyDir"  # the type of a volume without any source, as in the API
 

@@ -38,7 +38,7 @@ TIMEOUT = 60.0  # seconds, for what a beat or a stream reports
 VOLUMES: list[dict[str, Any]] = [
     {"name": "cache", "emptyDir": {}},
     {"name": "logs", "emptyDir": {}},
-    {"name": "key", "iscsi": {"iqn": "i"}},
+    {"name": "key", "rbd": {"image": "i"}},
 ]
 
 

@@ -126,7 +126,7 @@ async def test_an_unsupported_volume_names_its_type(node: Node) -> None:
     async with node.volume():
         state = await node.mounted.until(bool)
         await node.events.until(bool)
-    assert state["u"].volumes["key"].error.endswith(why_unmounted("iscsi"))
+    assert state["u"].volumes["key"].error.endswith(why_unmounted("rbd"))
     assert state["u"].volumes["key"].unsupported
 
 

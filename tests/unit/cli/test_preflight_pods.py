@@ -70,11 +70,11 @@ def test_options_of_mounts_keep_a_pod_from_running_since_1_37() -> None:
 
 def test_an_unsupported_volume_keeps_a_pod_from_running_static_or_not() -> None:
     for annotations in ({}, {"kubernetes.io/config.source": "file"}):
-        pod = a_pod(volumes=[{"name": "v", "iscsi": {}}], annotations=annotations)
-        assert verdict(pod) == (Verdict.CANNOT, ["spec.volumes[0].iscsi"])
+        pod = a_pod(volumes=[{"name": "v", "rbd": {}}], annotations=annotations)
+        assert verdict(pod) == (Verdict.CANNOT, ["spec.volumes[0].rbd"])
     shown = text(verdict_on(pod, NodeSupport()))
-    why = "the volume plugin iscsi is not supported by this agent: use a PersistentVolume of the CSI driver"
-    assert shown[2].startswith(f"  cannot run yet shop/web: spec.volumes[0].iscsi: {why}")
+    why = "the volume plugin rbd was removed in Kubernetes 1.31: use a PersistentVolume of the CSI driver"
+    assert shown[2].startswith(f"  cannot run yet shop/web: spec.volumes[0].rbd: {why}")
     assert shown[2].endswith("the volume is not mounted: the pod waits with the event FailedMount")
     assert shown[-1] == "this agent cannot take over yet: 1 problem, 0 warnings"
 
@@ -99,7 +99,7 @@ def test_a_claim_counts_by_its_persistent_volume() -> None:
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_has_ended_stays_as_it_is(phase: str) -> None:
-    assert verdict(a_pod(phase=phase, volumes=[{"name": "v", "iscsi": {}}])) == (Verdict.ENDED, [])
+    assert verdict(a_pod(phase=phase, volumes=[{"name": "v", "rbd": {}}])) == (Verdict.ENDED, [])
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ def test_the_supported_volumes_are_the_plugins() -> None:
 @pytest.mark.parametrize("kind", [*sorted(VOLUME_TYPES.keys() - set(CLAIMED)), "ofALaterRelease"])
 def test_a_volume_is_unsupported_exactly_where_it_is_refused(kind: str) -> None:
     source = {"driver": "d", "path": "/p", "server": "s", "reference": "i", "secretName": "s", "name": "m"}
+    source |= {"targetPortal": "192.0.2.1", "iqn": "iqn.2026-11.com.example:x"}
     known = {field: source[field] for field in VOLUME_TYPES.get(kind, {}) if field in source}
     pod = mounting(volumes=[{"name": "v", kind: known}])
     refused = kind not in TRANSLATED and isinstance(volume_spec(pod, "v", NODE), Refused)

@@ -15,7 +15,7 @@ VOLUMES = [
     {"name": "cache", "emptyDir": {}},
     {"name": "shm", "emptyDir": {"medium": "Memory"}},
     {"name": "host", "hostPath": {"path": "/srv"}},
-    {"name": "key", "iscsi": {"iqn": "i"}},
+    {"name": "key", "rbd": {"image": "i"}},
     {"name": "cfg", "configMap": {"name": "x", "defaultMode": 0o644}},
 ]
 CFG = "ConfigMap/default/x"

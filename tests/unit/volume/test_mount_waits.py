@@ -60,7 +60,7 @@ def test_a_volume_that_cannot_be_mounted_at_all_is_one_that_failed_to_be_process
     world.admit("key")
     assert len(messages(world)) == 1
     world.now += 123.0
-    why = why_unmounted("iscsi")
+    why = why_unmounted("rbd")
     assert messages(world) == [MISSING.format("key") + f"failed to process volumes=[key]: {why}"]
 
 

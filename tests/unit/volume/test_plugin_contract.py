@@ -19,8 +19,9 @@ from services.volume.core.files.token_cache import TokenKey
 from services.volume.core.specs.flex_volume import Answer
 from services.volume.core.specs.persistent_volume import PersistentVolume
 from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
-from services.volume.plugins import csi_staging, flex_volume, git_repo, local, nfs
+from services.volume.plugins import csi_staging, flex_volume, git_repo, local, nfs, scsi_disk
 from services.volume.plugins.flex_volume import FlexVolumePlugin
+from services.volume.plugins.iscsi import IscsiPlugin
 from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePlugin
 from services.volume.plugins.registry import PLUGINS, persistent_volume_spec, volume_spec
 from shared.files.tree_removal import RemovalProgress
@@ -45,6 +46,7 @@ EXAMPLES: dict[str, Any] = {
     "local": {"path": "/"},
     "nfs": {"server": "storage", "path": "/export"},
     "csi": {"driver": CSI_DRIVER},
+    "iscsi": {"targetPortal": "192.0.2.1", "iqn": "iqn.2026-11.com.example:x", "lun": 0},
     "flexVolume": {"driver": "vendor/driver", "secretRef": {"name": "s"}},
     "gitRepo": {"repository": "https://git.example/app", "directory": "app", "revision": "main"},
     "projected": {
@@ -177,6 +179,11 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Ite
     monkeypatch.setattr(FlexDrivers, "capabilities", lambda self, driver: Answer())
     monkeypatch.setattr(FlexDrivers, "call", call_flex_driver)
     monkeypatch.setattr(local, "unmount", lambda path: mounts.discard(str(path)))
+    monkeypatch.setattr(IscsiPlugin, "attach", lambda self, disk, gathered: "/dev/disk")
+    monkeypatch.setattr(scsi_disk, "format_and_mount", lambda device, path, *_, **__: mounts.add(str(path)))
+    monkeypatch.setattr(scsi_disk, "bind_with_options", lambda device, path, options: mounts.add(str(path)))
+    monkeypatch.setattr(scsi_disk, "is_mount_point", lambda path: str(path) in mounts)
+    monkeypatch.setattr(scsi_disk, "unmount_all", lambda path: mounts.discard(str(path)))
     with tempfile.TemporaryDirectory(prefix="csi") as short:  # the path of a socket has at most 107 bytes
         driver = CsiDriver(Path(short), Path(short) / "state", CSI_DRIVER, capabilities=())
         if field == "csi":

@@ -73,7 +73,7 @@ def test_an_error_is_published_at_once_while_other_volumes_are_being_mounted(wor
 def test_an_unsupported_type_is_an_error_and_one_event_and_no_operation(world: World) -> None:
     world.admit("key", "cache")
     assert world.started() == ["MountVolume cache"]
-    message = f'MountVolume.SetUp failed for volume "key" : {why_unmounted("iscsi")}'
+    message = f'MountVolume.SetUp failed for volume "key" : {why_unmounted("rbd")}'
     assert [event.message for event in world.reconciler.events("u", world.now)] == [message]
     assert world.reconciler.events("u", world.now) == []
     assert (world.view() or {})["key"] == ("error", message)

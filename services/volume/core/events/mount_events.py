@@ -18,10 +18,10 @@ _EXPAND = "NodeExpandVolume.NodeExpandVolume"
 
 
 def of_failure(
-    operation: Operation, error: str, desired: DesiredStateOfWorld, actual: ActualStateOfWorld
+    operation: Operation, outcome: Outcome, desired: DesiredStateOfWorld, actual: ActualStateOfWorld
 ) -> Iterator[KubeEvent]:
     """Yield the events of an operation that failed; a failed device is an event of each pod that waits for it."""
-    pod = desired.pods.get(operation.uid)
+    pod, error = desired.pods.get(operation.uid), outcome.error
     volume = actual.get(operation.uid, operation.volume)
     match operation:
         case MountVolume(_, name, spec) if pod is not None:
@@ -34,7 +34,7 @@ def of_failure(
             for uid, name in desired.sharing(unique_name):
                 waiting = desired.pods[uid]
                 spec = waiting.mounts[name]
-                yield warning(waiting, message(name, error, step=device_step(spec)), _reason(spec))
+                yield warning(waiting, message(name, error, step=device_step(spec, outcome.step)), _reason(spec))
 
 
 def of_success(operation: Operation, outcome: Outcome, desired: DesiredStateOfWorld) -> Iterator[KubeEvent]:

@@ -69,6 +69,7 @@ def done(operation: DeviceOperation, outcome: Outcome, actual: ActualStateOfWorl
                 MountState.UNCERTAIN if outcome.error else MountState.MOUNTED,
                 outcome.host_path,
                 shown,
+                outcome.step,
                 attachable=spec.attachable,
                 label=spec.mount_label,
             )

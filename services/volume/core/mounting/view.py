@@ -13,8 +13,11 @@ def mount_step(spec: VolumeSpec) -> str:
     return "MapVolume.MapPodDevice" if spec.block else "MountVolume.SetUp"
 
 
-def device_step(spec: VolumeSpec) -> str:
-    """Return the kubelet's name for the step that mounts the device of a volume (volumes.md 5.5, 5.8)."""
+def device_step(spec: VolumeSpec, failed: str = "") -> str:
+    """Return the kubelet's name for the step that mounts the device of a volume (volumes.md 5.5, 5.8). `failed`: the
+    step before it that failed, "" = none."""
+    if failed:
+        return f"{'MapVolume' if spec.block else 'MountVolume'}.{failed}"
     return "MapVolume.SetUpDevice" if spec.block else "MountVolume.MountDevice"
 
 
@@ -82,7 +85,8 @@ def _wanted(
         return _mounted(volume, spec)
     if volume is None or (volume.spec != spec and not volume.error):
         device = actual.devices.get(spec.unique_name)
-        error = message(name, device.error, step=device_step(spec)) if device is not None and device.error else ""
+        failed = device if device is not None and device.error else None
+        error = message(name, failed.error, step=device_step(spec, failed.step)) if failed is not None else ""
         return MountedVolume(state=VolumeState.ERROR if error else VolumeState.PENDING, error=error)
     if volume.error:
         return MountedVolume(state=VolumeState.ERROR, error=volume.error)

@@ -10,6 +10,8 @@ from bus.messages.usage import FilesystemUsage
 from services.volume.core.files.payload import FailureKind
 from services.volume.core.specs.expansion import ExpansionFailure
 
+WAIT_FOR_ATTACH = "WaitForAttach"  # the kubelet's name of the step that attaches a device
+
 
 class FoundVolume(Struct, frozen=True):
     """A volume as its plugin found it at start.
@@ -93,7 +95,7 @@ class Outcome(Struct, frozen=True):
     takes_labels: bool = True  # its files can have SELinux labels of their own
     error: str = ""
     kind: FailureKind = FailureKind.LASTING
-    step: str = ""  # the kubelet's name of what failed, "" = that of the operation
+    step: str = ""  # of a MountDevice that failed before there was a device; "" = that of the operation
     versions: Mapping[str, str] = field(default_factory=dict)
     refresh_at: float | None = None
     old_files_at: float | None = None

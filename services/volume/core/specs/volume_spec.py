@@ -110,7 +110,8 @@ class Node(msgspec.Struct, frozen=True):
     only estimated; `alone`: there is no API server; `name`, `labels`: of the Node, labels None = not read yet;
     `csi_driver`: the CSIDriver of the volume at hand, None = it has none; `gates`: the feature gates of volumes that
     are on; `file_label`: the default SELinux label of files that containers use, "" = SELinux is off; `flex_attaches`:
-    the FlexVolume driver of the volume at hand attaches volumes to nodes.
+    the FlexVolume driver of the volume at hand attaches volumes to nodes; `attaches`: there is no attach-detach
+    controller, because the node attaches volumes itself or there is no cluster.
     """
 
     memory: int = 0
@@ -123,6 +124,7 @@ class Node(msgspec.Struct, frozen=True):
     gates: frozenset[str] = frozenset()
     file_label: str = ""
     flex_attaches: bool = False
+    attaches: bool = False
 
 
 def node_of(allocatable: Mapping[str, str], *, provisional: bool = False, alone: bool = False) -> Node:

@@ -52,6 +52,7 @@ class ActualDevice:
     state: MountState
     path: str = ""  # where it is mounted
     error: str = ""  # of the last MountDevice
+    step: str = ""  # that failed, "" = mounting it
     attachable: bool = False  # or may be so: it stays in volumesInUse
     label: str = ""  # the SELinux label that it is mounted with, "" = none
 
