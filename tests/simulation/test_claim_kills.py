@@ -87,7 +87,7 @@ def test_an_undisturbed_node_keeps_what_pods_need(reached: Reached) -> None:
     assert verdict.state["claims"] == {"prepared": wanted, "in the record": wanted, "in the checkpoint": wanted}
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(5)
 @pytest.mark.parametrize(("point", "state"), each())
 def test_what_pods_need_is_prepared_in_the_end_and_nothing_else(reached: Reached, point: str, state: str) -> None:
     killed = False

@@ -28,7 +28,7 @@ def directory() -> Iterator[None]:
     os.chdir(before)
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("keeps", [True, False], ids=["the runtime lists ended pods", "the runtime has lost its pods"])
 @pytest.mark.parametrize("prepares", [False, True], ids=["", "PreStartContainer"])
 def test_no_pod_fails_when_the_machine_restarts_and_the_plugin_comes_back_late(keeps: bool, prepares: bool) -> None:

@@ -34,6 +34,7 @@ def times(lines: tuple[str, ...], *calls: str) -> list[float]:
     return [seconds for seconds, (who, call) in made if who == "runtime" and call in calls and seconds > STARTED]
 
 
+@pytest.mark.long
 def test_twenty_pods_run_within_twenty_seconds_and_are_right_within_ten() -> None:
     acts = [(Act(act, OFF + 10.0, grace=0),) for act in ACTS] + [()] * (PODS - len(ACTS))
     pods = tuple(

@@ -27,10 +27,10 @@ def texts() -> frozenset[str]:
 
 
 @cache
-def _fixed_parts() -> tuple[list[str], ...]:
-    """Return the fixed parts of each text; texts of less than four letters are left out."""
+def _fixed_parts() -> tuple[tuple[str, list[str]], ...]:
+    """Return of each text the longest fixed part, and all; texts of less than four letters are left out."""
     long = (text for text in texts() if len(re.findall(r"[a-zA-Z]", text)) > 3 and len(text) < 1000)
-    return tuple(text.split("…") for text in long)
+    return tuple((max(parts, key=len), parts) for parts in (text.split("…") for text in long))
 
 
 @cache
@@ -43,9 +43,11 @@ def unknown_words(message: str) -> list[str]:
     """Return the words of a message, of four letters or more, that come from none of the product's texts. Each must be
     in a fixed part of a text whose other fixed parts are in the message as well, in their order."""
     known = [False] * len(message)
-    for parts in _fixed_parts():
+    for longest, parts in _fixed_parts():
         # Most texts are not in the message at all: only what may be is worth a pattern.
-        if all(part in message for part in parts) and (match := _pattern("…".join(parts)).search(message)):
+        if longest not in message or not all(part in message for part in parts):
+            continue
+        if match := _pattern("…".join(parts)).search(message):
             for begin, end in match.regs[1:]:
                 known[begin:end] = [True] * (end - begin)
     return [word[0] for word in re.finditer(r"[a-zA-Z]{4,}", message) if not all(known[word.start() : word.end()])]
