@@ -120,20 +120,29 @@ class Machine(InstalledNode):
     def reboot(self) -> None:
         """Shut down as `systemctl reboot` does, and boot again, until it answers. The kernel is another process then:
         one that starts itself again keeps its end of the network open, and cannot open it again."""
-        guest, before = self._guest, self.boot_id
+        self.shut_down()
+        self.boot()
+
+    def shut_down(self, *meanwhile: str) -> None:
+        """Shut down by `systemctl poweroff`. `meanwhile`: a command that runs in there once that has been said."""
+        guest = self._guest
         assert guest is not None
         guest.start(("systemctl", "poweroff"))
+        if meanwhile:
+            self.must(*meanwhile)
         self._with_console(lambda: guest.wait_for_end(_BOOT_SECONDS))
         self._switch_off()
+
+    def boot(self) -> None:
+        """Switch on a machine that is off, until it answers."""
+        before = self.boot_id
         self._switch_on()
         assert self.boot_id != before
 
     def cut(self) -> None:
         """End the machine by SIGKILL, and switch it on again, until it answers."""
-        before = self.boot_id
         self._switch_off()
-        self._switch_on()
-        assert self.boot_id != before
+        self.boot()
 
     def _switch_on(self) -> None:
         assert self._hardware is not None
