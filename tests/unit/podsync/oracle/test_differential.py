@@ -24,10 +24,10 @@ from tests.unit.podsync.oracle.random_pods import RUNTIME, Drawn, draw_pod
 Json = dict[str, Any]
 NIGHT = bool(os.environ.get("NIGHT"))
 FIRST = int(os.environ.get("FIRST_SEED", "0"))
-PODS = 40_000  # drawn by `make test`
+PODS = 20_000  # drawn by `make test`
 _PARTS = 10
 _LONG = pytest.mark.long
-PARTS = [part if part == 0 else pytest.param(part, marks=_LONG) for part in range(_PARTS * (25 if NIGHT else 1))]
+PARTS = [part if part == 0 else pytest.param(part, marks=_LONG) for part in range(_PARTS * (50 if NIGHT else 1))]
 
 
 def drawn_pods(part: int) -> "list[tuple[int, Drawn]]":

@@ -13,10 +13,10 @@ from tests.unit.volume.oracle.compared_node import ComparedNode
 
 NIGHT = bool(os.environ.get("NIGHT"))
 FIRST = int(os.environ.get("FIRST_SEED", "0"))
-HISTORIES = 12_000  # drawn by `make test`; each is compared after each of its 5 to 50 events
+HISTORIES = 6_000  # drawn by `make test`; each is compared after each of its 5 to 50 events
 _PARTS = 12
 _LONG = pytest.mark.long
-PARTS = [part if part == 0 else pytest.param(part, marks=_LONG) for part in range(_PARTS * (25 if NIGHT else 1))]
+PARTS = [part if part == 0 else pytest.param(part, marks=_LONG) for part in range(_PARTS * (50 if NIGHT else 1))]
 
 
 @pytest.mark.parametrize("part", PARTS)
