@@ -188,12 +188,12 @@ class OfflineRecordOfPods:
     async def run(self) -> None:
         """Save the record after changes, and now and then while the API server confirms it, until cancelled."""
         renewal, clock = min(MAX_RENEWAL_SECONDS, self._settings.max_age / 4), self._api.clock
-        read_at = saved_at = clock.monotonic()
+        read_at = looked_at = clock.monotonic()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(renewal):
                     await self._is_due.wait()
-                    await asyncio.sleep(max(0.0, saved_at + MIN_SAVE_SECONDS - clock.monotonic()))
+                    await asyncio.sleep(max(0.0, looked_at + MIN_SAVE_SECONDS - clock.monotonic()))
             if self._is_confirmed and self._pods() is not None:
                 self._is_due.clear()
                 if clock.monotonic() - read_at >= renewal:
@@ -204,7 +204,7 @@ class OfflineRecordOfPods:
                 except Exception as error:  # a bug here ends no other part of sources
                     log.exception("the record of pods could not be saved")
                     self._troubles.set(UNSAVED, f"the record of pods could not be saved: {error!r}", logged=True)
-                saved_at = clock.monotonic()
+            looked_at = clock.monotonic()
 
     @property
     def _is_confirmed(self) -> bool:

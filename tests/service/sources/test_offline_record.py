@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from services.sources.controllers import cluster_pods, offline_pods
+from services.sources.controllers.api_server import ApiServer
 from services.sources.controllers.offline_pods import MIN_SAVE_SECONDS, READ_TIMEOUT_SECONDS
 from shared.kube import paths
 from shared.model import objects
@@ -55,6 +56,35 @@ async def test_objects_that_cannot_be_read_delay_the_record_by_one_wait_together
         await node.pass_time(MIN_SAVE_SECONDS + READ_TIMEOUT_SECONDS + 1.0)
         await boot_without_api_server(node)
         assert len(recorded(node)) == 15
+
+
+@on_virtual_time
+async def test_a_change_in_an_outage_waits_for_its_end_without_taking_the_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    is_answered_with_error = ApiServer.is_answered_with_error
+
+    def noted(api: ApiServer, what: str) -> bool:
+        looks.append(what)
+        return is_answered_with_error(api, what)
+
+    async with offline_node(tmp_path) as node:
+        await record_everything(node)
+        node.api.bind(pod_with("late", "secret-0"), NODE)
+        await node.pass_time(1.0)
+        node.api.bind(pod_with("later", "secret-1"), NODE)  # it is recorded five seconds after the other
+        await node.settle()
+        node.api.drop_watches()
+        node.api.refuse(0, 503)
+        await node.pass_time(3.0)
+        monkeypatch.setattr(ApiServer, "is_answered_with_error", noted)
+        await node.pass_time(60.0)
+        assert 0 < len(looks) <= 2 * (60.0 / MIN_SAVE_SECONDS + 1)
+        node.api.up()
+        await node.pass_time(60.0)
+        await boot_without_api_server(node)
+        assert "later" in recorded(node)
 
 
 @pytest.mark.share(3)
