@@ -37,7 +37,7 @@ class CgroupDetails(Struct, frozen=True, kw_only=True):
     cpu_throttled_periods: int | None = None  # periods in which it was throttled
     cpu_throttled_nanoseconds: int | None = None  # time for which it was throttled
     cpu_burst_periods: int | None = None  # periods in which it used more than its quota
-    cpu_burst_nanoseconds: int | None = None  # CPU time above the quota
+    cpu_burst_nanoseconds: int | None = None  # CPU time used above the quota in such periods
     cpu_quota: int | None = None  # microseconds per period; None = no limit
     cpu_period: int | None = None  # microseconds
     cpu_shares: int | None = None  # as cgroup v1 counts them

@@ -30,8 +30,8 @@ class ClaimDevice(Struct, frozen=True, kw_only=True):
 class PodClaim(Struct, frozen=True, kw_only=True):
     """Has one resource claim of one pod."""
 
-    # in the pod's `spec.resourceClaims`; "" = that of the pod's extended resources; `/` and the name of the
-    # ResourceClaim where another kubelet has prepared it and the pod is not known yet
+    # Its name in the pod's `spec.resourceClaims`; "" = the claim of the pod's extended resources. Where another kubelet
+    # has prepared the claim and the pod is not known yet, it is `/` and the name of the ResourceClaim.
     name: str
     claim: str  # name of the ResourceClaim; "" = it is not created yet
     state: ClaimState  # `pending`, `prepared`, `error` or `unpreparing`

@@ -138,9 +138,9 @@ class EffectiveConfig:
     cgroup_driver: str = _of("cgroupDriver", "cgroupfs")  # cgroupfs | systemd
     cgroup_root: str = _of("cgroupRoot", "")
     cgroups_per_qos: bool = _of("cgroupsPerQOS", True)
-    kubelet_cgroups: str = _of("kubeletCgroups", "")  # of the agent's processes; "" = they stay where they are
-    system_cgroups: str = _of("systemCgroups", "")  # of processes in the root cgroup; "" = they stay there
-    runtime_cgroups: str = ""  # of the container runtime; "" = not known
+    kubelet_cgroups: str = _of("kubeletCgroups", "")  # cgroup of the agent's processes; "" = they stay where they are
+    system_cgroups: str = _of("systemCgroups", "")  # cgroup for processes of the root cgroup; "" = they stay there
+    runtime_cgroups: str = ""  # cgroup of the container runtime; "" = not known
     # resource -> percentage, such as 50%; only memory
     qos_reserved: dict[str, str] = field(default_factory=dict, metadata={KEY: "qosReserved"})
     memory_throttling_factor: float = _of("memoryThrottlingFactor", 0.9)  # 0 = no container is throttled

@@ -21,7 +21,7 @@ class Stage(StrEnum):
 class Declared(StrEnum):
     """Whether `status.declaredFeatures` names a feature whose gate is on."""
 
-    NEVER = ""  # the scheduler asks no node for it
+    NEVER = ""  # no pod is kept from a node by it: the scheduler does not look for this feature
     NOT_BUILT = "not built"  # a node with the feature names it; this agent does not have it yet
     BUILT = "built"
 

@@ -30,7 +30,7 @@ from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox,
 EXIT_SETTLING_SECONDS = 2.0  # the runtime learns of an OOM kill apart from the exit and may add it afterwards
 # Seconds. For the verbose status of a sandbox containerd asks the shim; one that hangs costs us the pid, not the pod.
 VERBOSE_TIMEOUT_SECONDS = 5.0
-_MAX_INSPECTIONS = 8  # at the same time
+_MAX_INSPECTIONS = 8  # requests for a status that run at the same time
 _NO_ANSWER = ("Unavailable", "Canceled")  # errors that are not about the one pod
 
 

@@ -19,62 +19,62 @@ _PLURALS = {"Secret": "secrets", "ConfigMap": "configmaps"}
 
 
 def pods(namespace: str) -> str:
-    """Return the pods of one namespace."""
+    """Return the path of the pods of one namespace."""
     return f"/api/v1/namespaces/{namespace}/pods"
 
 
 def pod(namespace: str, name: str) -> str:
-    """Return one pod."""
+    """Return the path of one pod."""
     return f"{pods(namespace)}/{name}"
 
 
 def pod_status(namespace: str, name: str) -> str:
-    """Return the status subresource of one pod."""
+    """Return the path of the status subresource of one pod."""
     return f"{pod(namespace, name)}/status"
 
 
 def node(name: str) -> str:
-    """Return one node."""
+    """Return the path of one node."""
     return f"{NODES}/{name}"
 
 
 def node_status(name: str) -> str:
-    """Return the status subresource of one node."""
+    """Return the path of the status subresource of one node."""
     return f"{node(name)}/status"
 
 
 def lease(name: str) -> str:
-    """Return the lease of one node."""
+    """Return the path of the lease of one node."""
     return f"{LEASES}/{name}"
 
 
 def csi_node(name: str) -> str:
-    """Return the CSINode of one node."""
+    """Return the path of the CSINode of one node."""
     return f"{CSI_NODES}/{name}"
 
 
 def events(namespace: str) -> str:
-    """Return the core/v1 Events of one namespace."""
+    """Return the path of the core/v1 Events of one namespace."""
     return f"/api/v1/namespaces/{namespace}/events"
 
 
 def event(namespace: str, name: str) -> str:
-    """Return one core/v1 Event."""
+    """Return the path of one core/v1 Event."""
     return f"{events(namespace)}/{name}"
 
 
 def service_account(namespace: str, name: str) -> str:
-    """Return one service account."""
+    """Return the path of one service account."""
     return f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}"
 
 
 def service_account_token(namespace: str, service_account: str) -> str:
-    """Return the token subresource of a service account."""
+    """Return the path of the token subresource of a service account."""
     return f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
 
 
 def referenced(kind: str, namespace: str) -> str:
-    """Return the Secrets or ConfigMaps of one namespace; KeyError for another kind."""
+    """Return the path of the Secrets or ConfigMaps of one namespace; KeyError for another kind."""
     return f"/api/v1/namespaces/{namespace}/{_PLURALS[kind]}"
 
 
@@ -94,12 +94,12 @@ def resource_claim(namespace: str, name: str) -> str:
 
 
 def certificate_signing_requests(version: str) -> str:
-    """Return the requests for certificates; `version` of their API: v1 or v1beta1."""
+    """Return the path of the requests for certificates; `version` of their API: v1 or v1beta1."""
     return f"/apis/certificates.k8s.io/{version}/certificatesigningrequests"
 
 
 def certificate_signing_request(version: str, name: str) -> str:
-    """Return one of them."""
+    """Return the path of one PodCertificateRequest."""
     return f"{certificate_signing_requests(version)}/{name}"
 
 

@@ -1,4 +1,5 @@
 """Opens one encrypted record of `offlinePods`: its place, its key, its age, and the node and cluster that it is of.
+What is in it is decided in `services/sources/core/offline_record.py`; `shared/files/sealed_record.py` encrypts it.
 
 The cluster is the API server's address and certificate authority, as the credentials in force name them: what is known
 without an API server. Knows nothing of what the record means. Reading and saving block.

@@ -1,4 +1,5 @@
-"""Proxies a stream unchanged: the client's request goes to the runtime, then bytes are copied both ways.
+"""Proxies a stream unchanged: the client's request goes to the runtime, then bytes are copied both ways. Which streams
+are bridged so is decided in `controllers/stream_endpoints.py`.
 
 Does not interpret the bytes. While one side does not take data, the other side is not read."""
 

@@ -125,7 +125,7 @@ class StaticPods:
         try:
             files = await asyncio.to_thread(self._read)
             if self._source.lacks(files):
-                # A file that was renamed while the directory was listed may be missing under both names, but not now.
+                # A file that was renamed during the first listing may be in it under neither name; the next one has it.
                 files = await asyncio.to_thread(self._read)
         except _UnlistedError as error:
             self._troubles.set("staticPodPath", str(error))

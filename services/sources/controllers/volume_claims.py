@@ -141,7 +141,7 @@ class VolumeClaims:
             self._by_volume.setdefault(now, claim)
 
     async def _follow(self, claim: _Claim) -> None:
-        reads = 0  # in a row that found the claim unbound
+        reads = 0  # reads in a row that found the claim unbound
         while True:
             while self._api.is_outage and claim.claim is not None:
                 await self._api.pause(OUTAGE_PAUSE_SECONDS, interruptible=True, spread=SPREAD_SECONDS)

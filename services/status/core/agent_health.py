@@ -11,7 +11,8 @@ _MIN_SYNC_LOOP_SECONDS = 300.0  # that a turn of the sync loop may take, or twic
 
 
 class AgentHealth:
-    """Keeps the newest beats and decides. `fatal`: the trouble in bootstrap's beat that ends the pings."""
+    """Keeps the newest beats, and decides by them whether systemd's watchdog is pinged. `fatal`: the trouble in
+    bootstrap's beat that ends the pings."""
 
     def __init__(self, fatal: str, sync_frequency: float, now: float) -> None:
         self._fatal, self._is_fatal = fatal, False

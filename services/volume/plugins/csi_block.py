@@ -34,8 +34,8 @@ class CsiBlockVolumes:
         self.directories, self._client = directories, client
 
     def map(self, link: Path, uid: str, name: str, source: CsiVolume, gathered: SetUpInputs) -> str:
-        """Publish the device for the pod and map it; return the path of the pod's link to it. Raises also
-        ContentError."""
+        """Publish the device for the pod and map it; return the path of the pod's link to it. Raises
+        ContentError beside what a client raises."""
         target = self.directories.target(name, uid)
         with self._client(source.driver, f"{PREFIX}blockMapper.MapPodDevice {_NO_CLIENT}") as client:
             attachment = publish_context_of(source, gathered)

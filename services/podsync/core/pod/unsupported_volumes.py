@@ -1,4 +1,5 @@
-"""Says for which volumes a pod waits that volume will never mount, because their type is not supported. Pure."""
+"""Says for which volumes a pod waits that volume will never mount, because their type is not supported. The
+types and the texts are in `shared/podspec/volume_types.py`. Pure."""
 
 from services.podsync.core.pod.tracked_pod import TrackedPod
 

@@ -1,5 +1,5 @@
-"""Has the pods of the node that start, and follows how far each is. Nothing of it is on disk: the next process finds
-the same from the pods.
+"""Has the pods of the node that start, and follows how far each is; which begins next is decided in `turns`. Nothing
+of it is on disk: the next process finds the same from the pods.
 """
 
 import itertools

@@ -79,7 +79,7 @@ class DeviceResources:
     def listed(
         self, resource: str, registration: int, options: PluginOptions, devices: tuple[Device, ...], wall: float
     ) -> None:
-        """Replace the devices of a resource: its plugin is connected."""
+        """Replace the devices of a resource by those that its plugin, which is connected, has listed."""
         known = self._current(resource, registration)
         if known is None:
             return
