@@ -14,8 +14,8 @@ import pytest
 import pytest_asyncio
 
 from bus.messages.streams import SERVICES
-from services.server.core.streams.spdy_frames import Data, FrameDecoder, FrameEncoder, SynStream
 from shared.model.objects import Object
+from shared.spdy.frames import Data, FrameDecoder, FrameEncoder, SynStream
 from tests.service.server.spdy_peer import Refused, SpdyPeer
 from tests.support.agents.agent import NODE
 from tests.support.agents.world import TICK_AND_RETURN_INPUT, World, busybox_pod

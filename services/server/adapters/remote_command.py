@@ -12,8 +12,8 @@ from aiohttp import WSMsgType, web
 from services.server.adapters.spdy_client import SpdyClient
 from services.server.adapters.streaming_server import Backend
 from services.server.core.streams.completion import completion, failure
-from services.server.core.streams.spdy_frames import Data, RstStream, SpdyProtocolError, SynReply
 from services.server.core.streams.stream_parameters import RequestedStreams
+from shared.spdy.frames import Data, RstStream, SpdyProtocolError, SynReply
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from services.server.adapters.streaming_server import CHUNK_BYTES, Backend
-from services.server.core.streams.spdy_frames import (
+from shared.spdy.frames import (
     MAX_PAYLOAD_BYTES,
     Data,
     Frame,

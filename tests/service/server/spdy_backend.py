@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from services.server.core.streams.spdy_frames import (
+from shared.spdy.frames import (
     Data,
     Frame,
     FrameDecoder,

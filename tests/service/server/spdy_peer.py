@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Self
 
-from services.server.core.streams.spdy_frames import (
+from shared.spdy.frames import (
     Data,
     FrameDecoder,
     FrameEncoder,

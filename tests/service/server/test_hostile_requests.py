@@ -14,7 +14,7 @@ import pytest
 
 from services.server.adapters import http_limits, system_log_files
 from services.server.core.routes import DEBUG_RULES, PUBLIC_RULES
-from services.server.core.streams.spdy_frames import SpdyProtocolError
+from shared.spdy.frames import SpdyProtocolError
 from tests.service.server.main_listener import MainListener, main_listener
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, configuration
 from tests.service.server.spdy_backend import Backend, streaming_backend

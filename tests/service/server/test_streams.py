@@ -11,9 +11,9 @@ import pytest
 
 from bus.messages.sources import DesiredPod, MirrorPod
 from services.server.core.routes import ServedEndpoints
-from services.server.core.streams.spdy_frames import Data, Frame, FrameDecoder, FrameEncoder, SynReply, SynStream
 from shared.cri.interface import ExecResult, RuntimeCallError
 from shared.model.runtime import ContainerState
+from shared.spdy.frames import Data, Frame, FrameDecoder, FrameEncoder, SynReply, SynStream
 from tests.service.server.running import CONTAINER, CONTAINER_ID, NAMESPACE, POD, UID, Running, configuration, running
 from tests.service.server.spdy_backend import Backend, streaming_backend
 from tests.service.server.spdy_peer import Refused, SpdyPeer

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.server.core.streams.spdy_dictionary import SPDY_DICTIONARY
-from services.server.core.streams.spdy_frames import (
+from shared.spdy.dictionary import SPDY_DICTIONARY
+from shared.spdy.frames import (
     MAX_PAYLOAD_BYTES,
     Data,
     Frame,

@@ -8,7 +8,7 @@ import zlib
 
 from msgspec import Struct
 
-from services.server.core.streams.spdy_dictionary import SPDY_DICTIONARY
+from shared.spdy.dictionary import SPDY_DICTIONARY
 
 MAX_PAYLOAD_BYTES = (1 << 24) - 1  # in one frame, as its 24 bit length allows
 
