@@ -61,7 +61,7 @@ def read_busybox(path: Path = BUSYBOX) -> tuple[bytes, list[str]]:
 
 
 def archive(image: Image, busybox: bytes, applets: list[str]) -> bytes:
-    """Return the image as an OCI layout in an uncompressed tar, as `ctr images import` reads it."""
+    """Return the image as an OCI layout in an uncompressed tar, as `ctr images import` and `docker load` read it."""
     architecture = ARCHITECTURES.get(int.from_bytes(busybox[18:20], "little"), "amd64")
     return archive_of_layer(image, _layer(image, busybox, applets), architecture)
 
@@ -98,9 +98,14 @@ def archive_of_layer(image: Image, layer: bytes, architecture: str, zipped: byte
     }
     described = _descriptor("application/vnd.oci.image.manifest.v1+json", manifest)
     index = {"schemaVersion": 2, "manifests": [{**described, "annotations": annotations}]}
-    members = {"oci-layout": _json({"imageLayoutVersion": "1.0.0"}), "index.json": _json(index)}
-    for blob in (*blobs, manifest):
-        members["blobs/sha256/" + _digest(blob).removeprefix("sha256:")] = blob
+    paths = ["blobs/sha256/" + _digest(blob).removeprefix("sha256:") for blob in (*blobs, manifest)]
+    saved = {"Config": paths[0], "RepoTags": [image.name], "Layers": [paths[1]]}  # for Docker before 25
+    members = {
+        "oci-layout": _json({"imageLayoutVersion": "1.0.0"}),
+        "index.json": _json(index),
+        "manifest.json": _json([saved]),
+        **dict(zip(paths, (*blobs, manifest), strict=True)),
+    }
     return _tar([(_entry(name, 0o644), content) for name, content in members.items()])
 
 
