@@ -7,6 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from shared.config.docker import (
+    DEFAULT_CNI_BIN_DIR,
+    DEFAULT_CNI_CONF_DIR,
+    DEFAULT_ENDPOINT,
+    DEFAULT_SANDBOX_IMAGE,
+)
 from shared.config.effective import DEFAULT_RECORD_BYTES, EmbeddedContainerd
 from shared.config.embedded import REGISTRY_CONFIG_PATH
 from shared.config.field_table import FIELDS
@@ -36,6 +42,7 @@ their origin.
 
 - [Keys of KubeletConfiguration](#keys-of-kubeletconfiguration)
 - [A containerd of the agent](#a-containerd-of-the-agent)
+- [Docker](#docker)
 - [Devices](#devices)
 - [The release of Kubernetes](#the-release-of-kubernetes)
 - [Flags without a key](#flags-without-a-key)
@@ -62,6 +69,25 @@ embeddedContainerd:
   enabled: true
 ```
 """
+_DOCKER = """\
+## Docker
+
+Keys of the section `docker` of the same `BulkheadConfiguration`: supervisord runs a shim that serves CRI in front of
+the Docker of the machine, and the agent uses it as its container runtime. The flags that the kubelet had for its
+dockershim outrank them. [Docker](docker.md) says what it does and what Docker cannot do.
+"""
+DOCKER_SHIM = (
+    ("`enabled`", "`false`", "run the shim, as `--container-runtime=docker` does"),
+    ("`endpoint`", f"`{DEFAULT_ENDPOINT}`", "socket of Docker Engine's API (`--docker-endpoint`)"),
+    ("`sandboxImage`", f"`{DEFAULT_SANDBOX_IMAGE}`", "image of pod sandboxes (`--pod-infra-container-image`)"),
+    ("`cniBinDir`", f"`{DEFAULT_CNI_BIN_DIR}`", "directories of CNI plugins, separated by commas (`--cni-bin-dir`)"),
+    ("`cniConfDir`", f"`{DEFAULT_CNI_CONF_DIR}`", "directory of CNI configurations (`--cni-conf-dir`)"),
+    (
+        "`imagePullProgressDeadline`",
+        "`1m`",
+        "a pull that makes no progress for so long is ended (`--image-pull-progress-deadline`)",
+    ),
+)
 _DEVICES = """\
 ## Devices
 
@@ -199,6 +225,8 @@ def page() -> str:
         _table(("key", "type", "default", "flag", "meaning"), (_key_row(field) for field in FIELDS)),
         _CONTAINERD,
         _table(("key below `embeddedContainerd`", "default", "meaning"), CONTAINERD),
+        _DOCKER,
+        _table(("key below `docker`", "default", "meaning"), DOCKER_SHIM),
         _DEVICES,
         _table(("key", "default", "meaning"), DEVICES),
         _OFFLINE,

@@ -47,6 +47,7 @@ PREREQUISITES = (
     Prerequisite("dbus-daemon", "dbus-daemon", "test"),
     Prerequisite("nsenter", "util-linux", "test"),
     Prerequisite("docker-registry", "docker-registry", "test"),
+    Prerequisite("dockerd", "docker.io", "test"),
     Prerequisite("curl", "curl", "test"),
     Prerequisite("openssl", "openssl", "test"),
     Prerequisite("prometheus", "prometheus", "test"),

@@ -10,10 +10,10 @@ from bus.messages.bootstrap import CertificateState, NodeConfigStatus
 from bus.messages.streams import CERTIFICATES, NODE_CONFIG
 from services.bootstrap.controllers.certificates import Certificates
 from services.bootstrap.controllers.configuration_watch import ConfigurationWatch
-from services.bootstrap.controllers.containerd_start import ensure_containerd
 from services.bootstrap.controllers.kubeconfig_follower import KubeconfigFollower
 from services.bootstrap.controllers.node_config import NodeConfig
 from services.bootstrap.controllers.node_config_choice import uses_node_config
+from services.bootstrap.controllers.program_start import ensure_program
 from services.bootstrap.controllers.run_once import RunOnce
 from services.bootstrap.controllers.startup import BootstrapStartup
 from services.bootstrap.controllers.systemd import Systemd
@@ -50,9 +50,13 @@ class Bootstrap:
     async def run(self) -> None:
         """Run every part until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            if self._config.embedded_containerd or ServiceLock(self._run_dir, "containerd").holder():
-                trouble = partial(self._context.bus.trouble, "containerd")
-                tasks.create_task(ensure_containerd(trouble), name="containerd")
+            for program, module, wanted in (
+                ("containerd", "services.bootstrap.containerd", self._config.embedded_containerd),
+                ("dockershim", "services.dockershim", self._config.docker),
+            ):
+                if wanted or ServiceLock(self._run_dir, program).holder():
+                    trouble = partial(self._context.bus.trouble, program)
+                    tasks.create_task(ensure_program(program, module, trouble), name=program)
             if self._follower is not None:
                 tasks.create_task(self._follower.run(), name="kubeconfig")
             if self._run_once is not None:

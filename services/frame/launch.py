@@ -180,7 +180,7 @@ class _Frame:
         """End processes of earlier supervisords at a stop of the agent. bootstrap ends them for all services, because a
         service that hangs ends none."""
         if self._startup:
-            locks = [ServiceLock(self._run_dir, name) for name in (*SERVICES, "containerd")]
+            locks = [ServiceLock(self._run_dir, name) for name in (*SERVICES, "containerd", "dockershim")]
             succession.signal_orphans(locks, signal.SIGTERM)
         draining.end_draining(self._run_dir, SERVICES if self._startup else (self._service,))
 

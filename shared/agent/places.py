@@ -28,6 +28,7 @@ class AgentPaths(Struct, frozen=True):
     args_file: str
     containerd_root: str
     containerd_state: str
+    dockershim_dir: str  # of the shim's records, which outlive the machine's power
     refuse_open_access: bool = False  # a server that serves every host without credentials is refused at the start
     keeps_kernel_settings: bool = False  # the agent leaves the machine's kernel settings as they are
 
@@ -51,6 +52,7 @@ def find_places(environment: dict[str, str] | None = None) -> AgentPaths:
             args_file=f"{home}/kubelet.args",
             containerd_root=f"{home}/containerd/root",
             containerd_state=f"{home}/containerd/state",
+            dockershim_dir=f"{home}/dockershim",
             refuse_open_access=refuses,
             keeps_kernel_settings=keeps,
         )
@@ -64,6 +66,7 @@ def find_places(environment: dict[str, str] | None = None) -> AgentPaths:
         args_file="/etc/bulkhead/kubelet.args",
         containerd_root="/var/lib/bulkhead/containerd",
         containerd_state=f"{run_dir}/containerd/state",
+        dockershim_dir="/var/lib/bulkhead/dockershim",
         refuse_open_access=refuses,
         keeps_kernel_settings=keeps,
     )

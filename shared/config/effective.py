@@ -42,6 +42,18 @@ class EmbeddedContainerd:
     registry_config_path: str = ""  # directory of `<registry>/hosts.toml`
 
 
+class Docker(Struct, frozen=True, kw_only=True):
+    """The shim that serves CRI in front of Docker where the configuration asks for it."""
+
+    endpoint: str  # of Docker Engine's API
+    socket: str  # where the shim serves CRI
+    records_dir: str  # of the networks of sandboxes
+    sandbox_image: str
+    cni_bin_dirs: tuple[str, ...]
+    cni_conf_dir: str
+    pull_progress_seconds: float  # a pull without progress for so long is ended
+
+
 @dataclass(frozen=True, kw_only=True)
 class CredentialProvider:
     """A plugin that is asked for registry credentials (config.md 2.6)."""
@@ -244,6 +256,7 @@ class EffectiveConfig:
     enable_system_log_query: bool = _of("enableSystemLogQuery", False)
 
     embedded_containerd: EmbeddedContainerd | None = None
+    docker: Docker | None = None  # None = no shim runs
     device_plugin_wait: float = 300.0  # seconds for which a new pod waits for a device plugin that is away
     device_unhealthy_action: str = "None"  # a `DeviceAction`
     emulated_version: str = KUBERNETES_VERSION  # one of RELEASES: the Kubernetes release whose behaviour is kept

@@ -114,6 +114,10 @@ BULKHEAD_CONFIGURATION: dict[str, Schema] = {
         "enabled": B, "root": S, "state": S, "bridge": S, "podCIDR": S, "sandboxImage": S, "path": S, "cniBinDir": S,
         "registryConfigPath": S, "defaultRuntime": S,
     },
+    "docker": {
+        "enabled": B, "endpoint": S, "sandboxImage": S, "cniBinDir": S, "cniConfDir": S,
+        "imagePullProgressDeadline": Scalar.DURATION,
+    },
     "devicePluginWait": Scalar.DURATION,
     "deviceUnhealthyAction": S,
     "emulatedVersion": S,

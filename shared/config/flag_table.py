@@ -46,6 +46,8 @@ _GOES = "it will be removed without a replacement"
 _CADVISOR = "removed in 1.37, whose kubelet refuses it; it belongs to cAdvisor, which is not in this agent: no effect"
 _REMOTE = "the container runtime is always a remote one, and settles it itself; leave the flag out"
 
+_SHIM = "removed in 1.24; set it in the section docker of the BulkheadConfiguration instead"
+
 _OWN: tuple[Flag, ...] = (
     Flag("config", doc="KubeletConfiguration file; flags override it"),
     Flag("config-dir", doc="directory of drop-in files, *.conf, merged over the configuration file in order"),
@@ -119,16 +121,20 @@ _CADVISORS: tuple[Flag, ...] = (
 # Gone since, but written by kubeadm into kubeadm-flags.env up to 1.26 and later, or without effect while they lasted.
 _OUTLIVED: tuple[Flag, ...] = (
     Flag(
-        "container-runtime", FlagKind.STRING, "remote", "remote, the only kind of container runtime there is",
-        "removed in 1.27; remote is the only value and means nothing any more", acts=False, choices=("remote",),
+        "container-runtime", FlagKind.STRING, "remote", "remote, or docker: run the shim in front of Docker",
+        "removed in 1.27; set docker.enabled in the BulkheadConfiguration instead", choices=("remote", "docker"),
     ),
+    Flag("docker-endpoint", FlagKind.STRING, "unix:///var/run/docker.sock", "socket of Docker Engine's API", _SHIM),
+    Flag("cni-bin-dir", FlagKind.STRING, "/opt/cni/bin", "directories of network plugins, for the shim", _SHIM),
+    Flag("cni-conf-dir", FlagKind.STRING, "/etc/cni/net.d", "directory of networks, for the shim", _SHIM),
+    Flag("image-pull-progress-deadline", _D, "1m0s", "a pull without progress for so long is ended", _SHIM),
     Flag(
         "network-plugin", FlagKind.STRING, "", "once the network plugin of Docker",
         "removed in 1.24; the container runtime does the networking", acts=False,
     ),
     Flag(
-        "pod-infra-container-image", FlagKind.STRING, "", "once the image of pod sandboxes",
-        "removed in 1.35; the container runtime names its own sandbox image", acts=False,
+        "pod-infra-container-image", FlagKind.STRING, "", "image of pod sandboxes, for the shim in front of Docker",
+        "removed in 1.35; other container runtimes name their own sandbox image",
     ),
     Flag("chaos-chance", FlagKind.FLOAT64, 0.0, "has no effect", "removed in 1.22; it had no effect", acts=False),
     Flag("redirect-container-streaming", _B, False, "has no effect", "removed in 1.22; it had no effect", acts=False),
@@ -163,13 +169,11 @@ FLAGS: dict[str, Flag] = {
 }  # every flag that can be given, by name, in alphabetical order
 
 _LOGS = "log lines go to standard error, and to one file per service in --log-dir; leave it out"
-_DOCKER = "Docker is not spoken to any more; leave it out"
+_DOCKER = "the shim in front of Docker has a directory of its own; leave it out"
 _REMOVED: tuple[tuple[str, str, str], ...] = (
-    ("experimental-dockershim", "1.20", "run containerd, and name its socket with --container-runtime-endpoint"),
+    ("experimental-dockershim", "1.20", "run `python -P -m services.dockershim` where the shim is to run alone"),
     ("experimental-dockershim-root-directory", "1.24", _DOCKER),
-    ("docker-endpoint", "1.24", "run containerd, and name its socket with --container-runtime-endpoint"),
-    ("image-pull-progress-deadline", "1.24", _REMOTE),
-    *((f"cni-{name}-dir", "1.24", _REMOTE) for name in ("bin", "cache", "conf")),
+    ("cni-cache-dir", "1.24", _REMOTE),
     ("network-plugin-mtu", "1.24", _REMOTE),
     ("non-masquerade-cidr", "1.24", _REMOTE),
     ("register-schedulable", "1.34", "use --register-with-taints=node.kubernetes.io/unschedulable:NoSchedule"),

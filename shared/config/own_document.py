@@ -2,10 +2,12 @@
 what is wrong in it. Pure.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from shared.agent.places import AgentPaths
 from shared.config.decoding import decode
+from shared.config.docker import DOCKER, docker_shim
 from shared.config.document import Document
 from shared.config.durations import parse_duration
 from shared.config.effective import DEFAULT_RECORD_AGE_SECONDS, DEFAULT_RECORD_BYTES, OfflinePods
@@ -24,11 +26,15 @@ MIN_RECORD_AGE_SECONDS = 60
 MIN_RECORD_BYTES, MAX_RECORD_BYTES = 64 << 10, 256 << 20
 
 
-def own_document(extension: Document | None, file: str, places: AgentPaths, findings: Findings) -> dict[str, Any]:
+def own_document(
+    extension: Document | None, flags: Mapping[str, Any], file: str, places: AgentPaths, findings: Findings
+) -> dict[str, Any]:
     """Return the fields of EffectiveConfig that the document sets, {} where something is wrong in it. `extension`: the
-    document, None = there is none. Relative paths begin at the directory of `file`."""
+    document, None = there is none. `flags`: those given without a key of KubeletConfiguration, by name. Relative paths
+    begin at the directory of `file`."""
     if extension is None:
-        return {}
+        docker = docker_shim({}, flags, file, places, findings)
+        return {"docker": docker} if docker else {}
     own = Findings(places=extension.places, default_place=file)
     for key, place, first in extension.repeated:
         own.add(key, f"is given twice, first at {first}", "remove one of them", place)
@@ -37,6 +43,10 @@ def own_document(extension: Document | None, file: str, places: AgentPaths, find
     if not own.lines:
         if embedded := embedded_containerd(given.get("embeddedContainerd", {}), file, places, own):
             fields["embedded_containerd"] = embedded
+        fields["docker"] = docker_shim(given.get(DOCKER, {}), flags, file, places, own)
+        if embedded and fields["docker"]:
+            what = "and embeddedContainerd are both enabled, but a node has one container runtime"
+            own.add(DOCKER, what, "disable one of them")
         wait = parse_duration(given.get(DEVICE_PLUGIN_WAIT, "5m"))
         if not 0 <= wait <= MAX_PLUGIN_WAIT_SECONDS:
             own.add(DEVICE_PLUGIN_WAIT, f'is "{given[DEVICE_PLUGIN_WAIT]}", must be from 0s to 24h', "change it")

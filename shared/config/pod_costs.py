@@ -52,7 +52,7 @@ _PLACES = ("static_pod_path", "static_pod_url")  # without an old one there is n
 _ROWS: tuple[tuple[PodEffect, str, str], ...] = (
     (PodEffect.RESTART, _OTHER_CGROUP, "cgroup_root cgroups_per_qos"),
     (PodEffect.RESTART, f"unless the runtime reports its own driver, {_OTHER_CGROUP}", "cgroup_driver"),
-    (PodEffect.RESTART, _OTHER_RUNTIME, "container_runtime_endpoint embedded_containerd"),
+    (PodEffect.RESTART, _OTHER_RUNTIME, "container_runtime_endpoint docker embedded_containerd"),
     (PodEffect.RESTART, "every pod starts again: its records are in the old directory", "root_dir"),
     (
         PodEffect.END,

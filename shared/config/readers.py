@@ -105,7 +105,7 @@ FOLLOWED = frozenset(
 # Not changed while the agent runs: records, sockets and pods depend on them.
 FIXED = frozenset(
     (
-        *("embedded_containerd", "lock_file", "log_dir", "node_name", "root_dir", "run_dir"),
+        *("docker", "embedded_containerd", "lock_file", "log_dir", "node_name", "root_dir", "run_dir"),
         *("run_once", "run_once_output"),
     )
 )
@@ -118,6 +118,7 @@ _FLAGS = {
     "minimum_container_ttl": "--minimum-container-ttl-duration",
     "credential_providers": "--image-credential-provider-config",
     "credential_provider_bin_dir": "--image-credential-provider-bin-dir",
+    "docker": "docker",
     "embedded_containerd": "embeddedContainerd",
     "device_plugin_wait": "devicePluginWait",
     "device_unhealthy_action": "deviceUnhealthyAction",

@@ -90,11 +90,13 @@ def resolve(
     findings.default_place = sources.file or sources.config_dir or "flags"
     kubelet, extension = _sort_documents(sources, findings)
     own = own_settings(flags.own, places, hostname, findings)
-    of_document = own_document(extension, own["config_file"], places, findings)
-    embedded = of_document.get("embedded_containerd")
+    of_document = own_document(extension, flags.own, own["config_file"], places, findings)
+    embedded, docker = of_document.get("embedded_containerd"), of_document.get("docker")
     defaults: dict[str, tuple[Any, str]] = {}
     if embedded:
         defaults["containerRuntimeEndpoint"] = f"unix://{embedded.socket}", "embeddedContainerd is enabled"
+    if docker:
+        defaults["containerRuntimeEndpoint"] = f"unix://{docker.socket}", "the shim in front of Docker is enabled"
     if places.pod_logs_dir != _table_default("podLogsDir"):
         defaults["podLogsDir"] = places.pod_logs_dir, "BULKHEAD_HOME is set"
     release = of_document.get("emulated_version", KUBERNETES_VERSION)

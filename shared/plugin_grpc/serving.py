@@ -30,12 +30,10 @@ _CODES = {
     "Internal": grpc.StatusCode.INTERNAL,
     "NotFound": grpc.StatusCode.NOT_FOUND,
     "FailedPrecondition": grpc.StatusCode.FAILED_PRECONDITION,
+    "Unimplemented": grpc.StatusCode.UNIMPLEMENTED,
+    "DeadlineExceeded": grpc.StatusCode.DEADLINE_EXCEEDED,
+    "Unavailable": grpc.StatusCode.UNAVAILABLE,
 }
-_OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
-    ("grpc.max_concurrent_streams", MAX_CALLS),
-    ("grpc.max_metadata_size", 16 * 1024),
-)
 
 
 class CallRefusedError(Exception):
@@ -63,8 +61,13 @@ class StreamMethod(Struct, frozen=True):
 class SocketServer:
     """Serves `services`, methods by name by service name, on the socket at `path` between `start` and `stop`."""
 
-    def __init__(self, path: Path, services: Mapping[str, Mapping[str, Method | StreamMethod]]) -> None:
-        self._path, self._services = path, services
+    def __init__(
+        self,
+        path: Path,
+        services: Mapping[str, Mapping[str, Method | StreamMethod]],
+        max_request_bytes: int = MAX_REQUEST_BYTES,
+    ) -> None:
+        self._path, self._services, self._max_request_bytes = path, services, max_request_bytes
         self._server: Any = None
 
     async def start(self) -> None:
@@ -78,7 +81,12 @@ class SocketServer:
             raise FileNotFoundError(errno.ENOENT, "its directory is missing")
         for left in self._path.parent.glob(".[0-9]*.sock"):  # of processes that were killed before they renamed it
             left.unlink(missing_ok=True)
-        server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
+        options = (
+            ("grpc.max_receive_message_length", self._max_request_bytes),
+            ("grpc.max_concurrent_streams", MAX_CALLS),
+            ("grpc.max_metadata_size", 16 * 1024),
+        )
+        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_CALLS)
         for name, methods in self._services.items():
             handlers = {method: _handler(f"{name}.{method}", of) for method, of in methods.items()}
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))

@@ -20,7 +20,7 @@ def test_the_last_streams_are_those_of_events() -> None:
 
 def test_the_seven_are_what_supervisord_runs() -> None:
     programs = re.findall(r"^\[program:([a-z]+)\]", (CHECKOUT / "supervisord.conf").read_text(), re.MULTILINE)
-    assert set(programs) == {*SERVICES, "containerd"}
+    assert set(programs) == {*SERVICES, "containerd", "dockershim"}
 
 
 def test_the_table_of_streams_is_the_one_of_the_code() -> None:

@@ -21,7 +21,8 @@ PRODUCT = ("bus", "services", "shared")
 WHO_MAY_IMPORT = {
     "grpc": ("shared/cri/", "shared/plugin_grpc/", "shared/tracing/otlp.py"),
     "opentelemetry": ("shared/tracing/otlp.py",),
-    "cri_api": ("shared/cri/",),
+    "cri_api": ("services/dockershim/", "shared/cri/"),
+    "aiodocker": ("services/dockershim/adapters/engine.py",),
     "google": (
         "shared/cri/content_pb2.py",
         "shared/cri/content_store.py",
@@ -39,6 +40,7 @@ WHO_MAY_IMPORT = {
     ),
     "aiohappyeyeballs": ("shared/kube/dialing.py",),
     "aiohttp": (
+        "services/dockershim/adapters/engine.py",
         "services/server/",
         "services/sources/adapters/",
         "services/cli/pods/local_websocket.py",
@@ -46,6 +48,7 @@ WHO_MAY_IMPORT = {
         "shared/kube/",
     ),
     "asyncinotify": (
+        "services/dockershim/adapters/log_watch.py",
         "services/frame/configuration_in_force.py",
         "services/frame/configuration_wait.py",
         "services/bootstrap/",

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from services.bootstrap.core.containerd_config import OLDEST_CONTAINERD, Machine, read_version
 from shared.config.effective import HANDLERS, EmbeddedContainerd
+from shared.host.capabilities import CAP_SYS_RESOURCE, has_capability
 from shared.host.mountinfo import containing, parse
 from shared.host.selinux import container_file_label, policy_has_label, selinux_enabled
 
 log = logging.getLogger(__name__)
 
-_CAP_SYS_RESOURCE = 24
 _MAX_SOCKET_PATH_BYTES = 107
 _MAX_VERSION_SECONDS = 10.0  # for `containerd --version`, which takes 20 ms
 _INSTALL = "apt-get install containerd runc containernetworking-plugins"
@@ -21,7 +21,7 @@ _INSTALL = "apt-get install containerd runc containernetworking-plugins"
 def look(embedded: EmbeddedContainerd) -> Machine:
     """Return what the machine offers now."""
     return Machine(
-        may_lower_oom_score=has_capability(_CAP_SYS_RESOURCE),
+        may_lower_oom_score=has_capability(CAP_SYS_RESOURCE),
         overlay_works=_file_system_of(Path(embedded.root)) not in ("overlay", "fuse.fuse-overlayfs", "nfs", "nfs4"),
         has_iptables=shutil.which("iptables") is not None,
         has_portmap=(Path(embedded.cni_bin_dir) / "portmap").exists(),
@@ -51,14 +51,6 @@ def find_missing(embedded: EmbeddedContainerd) -> list[str]:
         over = len(longest.encode()) - _MAX_SOCKET_PATH_BYTES
         lines.append(f"embeddedContainerd: {longest} is too long for a socket (shorten the run directory by {over})")
     return lines
-
-
-def has_capability(number: int) -> bool:
-    """Return whether this process may use the capability of this number."""
-    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) >> number & 1)
-    return False
 
 
 def _read_version(path: str) -> tuple[int, int]:

@@ -40,7 +40,8 @@ _MAX_TEXT_BYTES = 19 << 20  # all parts before compression, which never makes th
 _MAX_LOG_BYTES = 1 << 20  # the newest bytes of each log
 _MAX_STORIES_BYTES = 4 << 20
 _MAX_PART_BYTES = 2 << 20
-_LOGS = (*SERVICES, "supervisord", "bulkhead-supervisord", "containerd")  # other programs may log to the same directory
+# Other programs may log to the same directory.
+_LOGS = (*SERVICES, "supervisord", "bulkhead-supervisord", "containerd", "dockershim")
 _URL, _URL_FLAG = "staticPodURL", "manifest-url"
 _MAX_STACKS_SECONDS = 5.0  # that a process has to show its stacks
 _GZIP_LEVEL = 3  # of gzip: it takes a tenth of the default's time, and the text becomes a fifth larger

@@ -1,9 +1,11 @@
 """Asks the container runtime whether it is ready and which cgroup driver it uses. Only reads."""
 
 import asyncio
+import socket
+from pathlib import Path
 
 from services.cli.preflight.findings import Finding, Section, Severity
-from shared.config.effective import EffectiveConfig
+from shared.config.effective import Docker, EffectiveConfig
 from shared.cri.client import CriRuntime
 from shared.cri.interface import RuntimeCallError
 
@@ -14,7 +16,28 @@ def runtime_findings(config: EffectiveConfig, timeout: float) -> list[Finding]:
     """Return the findings about the runtime, within about `timeout` seconds."""
     if config.embedded_containerd is not None:
         return [_finding(Severity.OK, _STARTS)]
+    if config.docker is not None:
+        return _examine_docker(config.docker, timeout)
     return asyncio.run(_examine_runtime(config, timeout))
+
+
+def _examine_docker(docker: Docker, timeout: float) -> list[Finding]:
+    """Return what is known before the shim runs: whether Docker listens, and whether there is a network for pods."""
+    path = docker.endpoint.removeprefix("unix://")
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(timeout)
+            connection.connect(path)
+        found = [
+            _finding(Severity.OK, "Docker listens; the shim in front of it starts with the agent", docker.endpoint)
+        ]
+    except OSError as error:
+        what = f"Docker cannot be reached: {error.strerror or error}"
+        found = [_finding(Severity.PROBLEM, what, docker.endpoint, "start Docker, or correct docker.endpoint")]
+    if not any(Path(docker.cni_conf_dir).glob("*.conf*")):
+        what, remedy = "has no network for pods: they wait for one", "install a network plugin (CNI)"
+        found.append(_finding(Severity.WARNING, what, docker.cni_conf_dir, remedy))
+    return found
 
 
 async def _examine_runtime(config: EffectiveConfig, timeout: float) -> list[Finding]:

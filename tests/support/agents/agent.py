@@ -30,8 +30,9 @@ from tests.support.agents import evidence
 from tests.support.agents.free_ports import free_ports
 from tests.support.agents.kept_machine import KEPT_MACHINE
 from tests.support.installed import ran_versions
-from tests.support.installed.chosen_programs import chosen_handler
+from tests.support.installed.chosen_programs import chosen_handler, runs_in_docker
 from tests.support.runtime.containerd import PrivateContainerd, network_of_our_own
+from tests.support.runtime.docker import PrivateDocker
 from tests.support.waits.deadline import WAIT_SECONDS
 from tests.support.waits.stopped import wait_stopped
 from tools import leftovers
@@ -55,6 +56,7 @@ class Agent:
     """One agent. `async with World() as world:` starts it and waits for all seven beats (and its containerd).
 
     `containerd`: a running one to use instead of an embedded one; the world removes its pods at the end.
+    `docker`: run the pods by a Docker of the world's own, behind the shim, instead of an embedded containerd.
     `config`: KubeletConfiguration fields that win over the world's own. `environment`: for supervisord and the seven.
     `flags`: further lines of kubelet.args. `start=False`: lay the home out and start nothing.
     """
@@ -63,6 +65,7 @@ class Agent:
         self,
         *,
         containerd: PrivateContainerd | None = None,
+        docker: bool = False,
         config: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
         flags: Sequence[str] = (),
@@ -71,6 +74,8 @@ class Agent:
     ) -> None:
         self.home = Home(Path(tempfile.mkdtemp(prefix="bk", dir="/tmp")))
         self.beats: dict[str, Beat] = {}  # service -> the newest beat received
+        uses_docker = docker or (containerd is None and runs_in_docker())
+        self.docker = PrivateDocker(self.home.path / "docker") if uses_docker else None
         self._containerd, self._start, self._verbosity = containerd, start, verbosity
         self._port, self._read_only_port, self._healthz_port = free_ports(3)
         self._bridge, self._subnet = network_of_our_own()
@@ -86,6 +91,10 @@ class Agent:
         try:
             self.home.path.joinpath(leftovers.HOME_MARKER).touch()
             self.home.manifests.mkdir()
+            if self.docker is not None:
+                self.docker.directory.mkdir()
+                await asyncio.to_thread(self.docker.start)
+                await asyncio.to_thread(self.docker.load_images)
             self.write_config()
             self.home.make()
             if self._start:
@@ -125,7 +134,7 @@ class Agent:
             **self._config,
         }
         own = {"apiVersion": "bulkhead/v1alpha1", "kind": "BulkheadConfiguration"}
-        embedded = {
+        runtime = {
             "embeddedContainerd": {
                 "enabled": True,
                 "bridge": self._bridge,
@@ -133,7 +142,9 @@ class Agent:
                 "defaultRuntime": chosen_handler(),
             }
         }
-        documents = [kubelet] if self._containerd else [kubelet, {**own, **embedded}]
+        if self.docker is not None:
+            runtime = {"docker": {"enabled": True, **self.docker.section()}}
+        documents = [kubelet] if self._containerd else [kubelet, {**own, **runtime}]
         (self.home.path / "kubelet.yaml").write_text(yaml.safe_dump_all(documents))
         arguments = [f"--config={self.home.path}/kubelet.yaml", f"--hostname-override={NODE}", *self._flags]
         (self.home.path / "kubelet.args").write_text(" ".join(arguments) + "\n")
@@ -147,7 +158,7 @@ class Agent:
             self._bus.on_beat(lambda beat: self.beats.update({beat.service: beat}))
             await self._bus.start()
         await self.wait_beats(*SERVICES, after=began, seconds=2 * WAIT_SECONDS)
-        if self._containerd is None:
+        if self._containerd is None and self.docker is None:
             await self.wait_for(lambda: answers(self.containerd_socket), "the embedded containerd to answer")
             import_images(self.containerd_socket, self.home.path, (BUSYBOX_CONTENT, PAUSE_CONTENT))
             self._ran = self._ran or ran_versions.begin_node(self.containerd_socket)
@@ -187,6 +198,8 @@ class Agent:
             self._supervisord.wait()
         if self._containerd is not None:
             await remove_pods(self._containerd.endpoint)
+        if self.docker is not None:
+            await asyncio.to_thread(self.docker.stop)
         await clean(self.home.path)
         leftovers.remove_empty_cgroups(self.home.path.name)
 
@@ -298,6 +311,8 @@ class Agent:
 
     @property
     def endpoint(self) -> str:
+        if self.docker is not None:
+            return f"unix://{self.home.run_dir}/dockershim/dockershim.sock"
         return self._containerd.endpoint if self._containerd else f"unix://{self.containerd_socket}"
 
     @property

@@ -1,7 +1,7 @@
 """Which containerd and which program for containers the root tests of this run use, and their versions.
 
 Variables of the environment choose. TEST_CONTAINERD is a suite of Debian; without it the newest that the cache has,
-else the installed one. TEST_HANDLER is runc (without it) or crun.
+else the installed one. TEST_HANDLER is runc (without it) or crun. TEST_RUNTIME is containerd (without it) or docker.
 """
 
 import os
@@ -28,6 +28,14 @@ def chosen_handler() -> str:
     chosen = os.environ.get("TEST_HANDLER", HANDLERS[0])
     assert chosen in HANDLERS, f"TEST_HANDLER={chosen}: must be one of {', '.join(HANDLERS)}"
     return chosen
+
+
+@cache
+def runs_in_docker() -> bool:
+    """Whether the pods of the tests' agents run in Docker, behind the shim."""
+    chosen = os.environ.get("TEST_RUNTIME", "containerd")
+    assert chosen in ("containerd", "docker"), f"TEST_RUNTIME={chosen}: must be containerd or docker"
+    return chosen == "docker"
 
 
 @cache

@@ -44,7 +44,10 @@ def test_every_key_of_the_agents_own_document_is_on_the_page() -> None:
     offline = BULKHEAD_CONFIGURATION["offlinePods"]
     assert isinstance(offline, dict)
     assert {name.strip("`") for name, _, _ in configuration_page.OFFLINE} == offline.keys()
-    others = BULKHEAD_CONFIGURATION.keys() - {"apiVersion", "kind", "embeddedContainerd", "offlinePods"}
+    docker = BULKHEAD_CONFIGURATION["docker"]
+    assert isinstance(docker, dict)
+    assert {name.strip("`") for name, _, _ in configuration_page.DOCKER_SHIM} == docker.keys()
+    others = BULKHEAD_CONFIGURATION.keys() - {"apiVersion", "kind", "docker", "embeddedContainerd", "offlinePods"}
     assert {name.strip("`") for name, _, _ in (*configuration_page.DEVICES, *configuration_page.RELEASE)} == others
 
 
@@ -62,7 +65,7 @@ def test_every_gate_that_a_process_reads_is_on_the_page() -> None:
         "| `authentication.webhook.enabled` | bool | `true`; flags alone `false` | `--authentication-token-webhook` | ",
         "| `maxParallelImagePulls` | int32 | not set |  | ",
         "| `enforceNodeAllocatable` | list of string | `[pods]` | `--enforce-node-allocatable` | ",
-        "| `--container-runtime` | accepted with the value remote, without effect; removed in 1.27; ",
+        "| `--cni-cache-dir` | refused; removed in 1.24: ",
         "| `-h`, `--help` | bool | `false` | ",
     ],
 )

@@ -41,7 +41,7 @@ def test_each_setting_that_starts_pods_has_a_row_or_is_known_to_cost_nothing() -
 
 
 def test_a_setting_that_a_reload_refuses_has_the_cost_of_a_new_start() -> None:
-    assert {name for name in FIXED if name in POD_COSTS} == {"embedded_containerd", "node_name", "root_dir"}
+    assert {name for name in FIXED if name in POD_COSTS} == {"docker", "embedded_containerd", "node_name", "root_dir"}
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,12 @@ DIFFERS: dict[tuple[str, str], tuple[Any, str]] = {
 OWN_FLAGS = {"log-dir", "node-page-port", "output", "reload-config", "run-dir"}
 EARLIER_FLAGS = {
     "chaos-chance",
+    "cni-bin-dir",
+    "cni-conf-dir",
     "container-runtime",
+    "docker-endpoint",
     "dynamic-config-dir",
+    "image-pull-progress-deadline",
     "network-plugin",
     "pod-infra-container-image",
     "redirect-container-streaming",

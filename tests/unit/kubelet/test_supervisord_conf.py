@@ -56,10 +56,10 @@ def test_a_service_manager_is_hidden_from_containerd_only() -> None:
     assert not any(conf.has_option(f"program:{service}", "environment") for service in SERVICES)
 
 
-@pytest.mark.parametrize("program", [*SERVICES, "containerd"])
+@pytest.mark.parametrize("program", [*SERVICES, "containerd", "dockershim"])
 def test_supervisord_gives_up_on_none_of_them(program: str) -> None:
     conf, section = rendered(), f"program:{program}"
     assert conf.getint(section, "startsecs") == 0, "no end is too soon"
     assert conf.getint(section, "startretries") >= 1_000_000, "nor is a time when nothing can be forked too long"
     restarted = conf.get(section, "autorestart"), conf.get(section, "exitcodes", fallback="")
-    assert restarted == (("unexpected", "0") if program == "containerd" else ("true", ""))
+    assert restarted == (("unexpected", "0") if program in ("containerd", "dockershim") else ("true", ""))

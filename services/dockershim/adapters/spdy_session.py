@@ -1,0 +1,158 @@
+"""A SPDY/3.1 connection as a server has it: the streams that the client opens, and their data in both directions."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from types import TracebackType
+
+from shared.spdy.frames import (
+    MAX_PAYLOAD_BYTES,
+    Data,
+    Frame,
+    FrameDecoder,
+    FrameEncoder,
+    Ping,
+    RstStream,
+    SpdyProtocolError,
+    SynReply,
+    SynStream,
+)
+
+CHUNK_BYTES = 64 * 1024
+MAX_STREAMS = 512  # open at the same time: a port-forward has two for each connection
+_MAX_WAITING = 16  # pieces of a stream that nobody has read; then the connection is not read
+_REFUSED_STREAM = 3
+_MAX_CLOSE_SECONDS = 5.0
+
+
+class Stream:
+    """A stream of the client. `name` is its type; `headers` have the port and the request of a port-forward."""
+
+    def __init__(self, session: "Session", number: int, headers: dict[str, str]) -> None:
+        self._session, self._number = session, number
+        self.headers, self.name = headers, headers.get("streamtype", "")
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_WAITING)
+        self._ended = False
+
+    async def data(self) -> AsyncIterator[bytes]:
+        """Yield what the client sends, until it ends the stream or leaves."""
+        while (piece := await self._pieces.get()) is not None:
+            yield piece
+
+    async def send(self, data: bytes, *, fin: bool = False) -> None:
+        """Send data; wait while the client takes none. Raises OSError when it has left."""
+        for start in range(0, max(len(data), 1), MAX_PAYLOAD_BYTES):
+            part = data[start : start + MAX_PAYLOAD_BYTES]
+            await self._session.write(Data(self._number, part, fin and start + len(part) == len(data)))
+
+    async def take(self, piece: bytes, *, fin: bool) -> None:
+        """Keep what has arrived for `data`."""
+        if piece and not self._ended:
+            await self._pieces.put(piece)
+        if fin:
+            self.end()
+
+    def end(self) -> None:
+        """Note that nothing more arrives."""
+        if self._ended:
+            return
+        self._ended = True
+        with suppress(asyncio.QueueFull):
+            self._pieces.put_nowait(None)
+            return
+        self._pieces.get_nowait()  # the client has left, or this is a stream that nobody reads
+        self._pieces.put_nowait(None)
+
+
+class Session:
+    """The connection. Enter the context manager: its task reads the frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._encoder, self._decoder = FrameEncoder(), FrameDecoder()
+        self._streams: dict[int, Stream] = {}
+        self._opened: asyncio.Queue[Stream | None] = asyncio.Queue()
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.closed = asyncio.Event()
+
+    async def __aenter__(self) -> "Session":
+        self._task = asyncio.create_task(self._read(), name="spdy")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def find(self, name: str) -> Stream | None:
+        """Return the first open stream of this type."""
+        return next((stream for stream in self._streams.values() if stream.name == name), None)
+
+    async def wait_for(self, name: str) -> Stream:
+        """Return the stream of this type once it is there. Raises ConnectionError when the client leaves."""
+        while (stream := self.find(name)) is None:
+            if self.closed.is_set():
+                raise ConnectionResetError("the client left before it opened its streams")
+            self._changed.clear()
+            await self._changed.wait()
+        return stream
+
+    async def opened(self) -> AsyncIterator[Stream]:
+        """Yield each stream that the client opens, until it leaves."""
+        while (stream := await self._opened.get()) is not None:
+            yield stream
+
+    def forget(self, stream: Stream) -> None:
+        """Note that a stream is not used any more."""
+        self._streams = {number: other for number, other in self._streams.items() if other is not stream}
+
+    async def write(self, frame: Frame) -> None:
+        """Send a frame. Raises OSError."""
+        if self._writer.is_closing():
+            raise ConnectionResetError("the client has left")
+        self._writer.write(self._encoder.encode(frame))
+        await self._writer.drain()
+
+    async def finish(self) -> None:
+        """Wait until the client closes the connection, for a few seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MAX_CLOSE_SECONDS):
+                await self.closed.wait()
+
+    async def _read(self) -> None:
+        try:
+            while data := await self._reader.read(CHUNK_BYTES):
+                for frame in self._decoder.feed(data):
+                    await self._take(frame)
+        except (OSError, SpdyProtocolError):
+            return
+        finally:
+            self.closed.set()
+            self._changed.set()
+            self._opened.put_nowait(None)
+            for stream in self._streams.values():
+                stream.end()
+
+    async def _take(self, frame: Frame) -> None:
+        match frame:
+            case SynStream() if len(self._streams) >= MAX_STREAMS:
+                await self.write(RstStream(frame.stream, _REFUSED_STREAM))
+            case SynStream():
+                stream = Stream(self, frame.stream, dict(frame.headers))
+                self._streams[frame.stream] = stream
+                await self.write(SynReply(frame.stream))
+                if frame.fin:
+                    stream.end()
+                self._opened.put_nowait(stream)
+                self._changed.set()
+            case Ping():
+                await self.write(frame)
+            case Data() if frame.stream in self._streams:
+                await self._streams[frame.stream].take(frame.payload, fin=frame.fin)
+            case RstStream() if frame.stream in self._streams:
+                self._streams.pop(frame.stream).end()
+            case _:
+                return  # settings, windows and GOAWAY: nothing here depends on them

@@ -1,0 +1,128 @@
+"""The runtime contract against Docker behind the shim."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from shared.cri.client import CriRuntime
+from shared.cri.interface import StreamOptions
+from shared.model.runtime import Container
+from tests.service.server.spdy_peer import Refused, SpdyPeer
+from tests.support.runtime.docker import PrivateDocker
+from tests.unit.cri.runtime_contract import RuntimeContract, World, started
+from tools.oci_image import BUSYBOX_IMAGE
+
+pytestmark = pytest.mark.root
+V4 = "v4.channel.k8s.io"
+
+
+@pytest.fixture(scope="module")
+def docker() -> Iterator[PrivateDocker]:
+    with tempfile.TemporaryDirectory(prefix="bkd", dir="/tmp") as directory:
+        made = PrivateDocker(Path(directory))
+        try:
+            made.start()
+            made.load_images()
+            yield made
+        finally:
+            made.stop()
+
+
+class DockerWorld(World):
+    """Docker behind the shim, and SIGKILL."""
+
+    image = BUSYBOX_IMAGE
+
+    def __init__(self, runtime: CriRuntime, directory: Path) -> None:
+        self.runtime = runtime
+        self.directory = directory
+
+    def kill(self, container: Container) -> None:
+        os.kill(container.pid, signal.SIGKILL)
+
+    async def wait_for_trap(self, container: Container) -> None:
+        def caught() -> int:
+            status = Path(f"/proc/{container.pid}/status").read_text()
+            return int(re.search(r"^SigCgt:\s*(\w+)$", status, re.M)[1], 16)  # type: ignore[index]
+
+        deadline = time.monotonic() + 60
+        while not caught() >> (signal.SIGTERM - 1) & 1:
+            assert time.monotonic() < deadline, f"process {container.pid} does not handle SIGTERM"
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def world(docker: PrivateDocker, tmp_path: Path) -> AsyncIterator[DockerWorld]:
+    shim = asyncio.create_task(docker.shim().run())
+    runtime = CriRuntime(f"unix://{docker.shim_socket}", request_timeout=60)
+    deadline = time.monotonic() + 60
+    while not docker.shim_socket.exists() and not shim.done():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+    try:
+        yield DockerWorld(runtime, tmp_path)
+        for pod in (await runtime.observe()).values():
+            for sandbox in pod.sandboxes:
+                await runtime.stop_pod_sandbox(sandbox.id)
+                await runtime.remove_pod_sandbox(sandbox.id)
+    finally:
+        await runtime.close()
+        shim.cancel()
+        await asyncio.gather(shim, return_exceptions=True)
+        docker.shim_socket.unlink(missing_ok=True)
+
+
+class TestDocker(RuntimeContract):
+    """The contract as it is, but for what Docker is."""
+
+    async def test_it_reports_its_name_and_version(self, world: World) -> None:
+        version = await world.runtime.version()
+        assert (version.name, version.api_version) == ("docker", "v1") and version.version
+
+    async def test_an_old_runtime_reports_no_cgroup_driver(self, world: World) -> None:
+        assert await world.runtime.runtime_config() == "cgroupfs"
+
+    async def test_a_command_has_its_input_to_the_end_and_its_streams_and_exit_code(self, world: World) -> None:
+        _, container = await started(world, world.new_pod())
+        streams = StreamOptions(stdin=True, stdout=True, stderr=True)
+        url = await world.runtime.exec_url(container, ["sh", "-c", "cat; echo bye >&2; exit 7"], streams)
+        async with await peer_of(url, V4) as peer:
+            opened = {name: await peer.open(("streamType", name)) for name in ("error", "stdin", "stdout", "stderr")}
+            await peer.send(opened["stdin"], b"some words", fin=True)
+            assert await peer.finished(opened["stdout"]) == b"some words"
+            assert await peer.finished(opened["stderr"]) == b"bye\n"
+            status = json.loads(await peer.finished(opened["error"]))
+        assert (status["reason"], status["details"]["causes"][0]["message"]) == ("NonZeroExitCode", "7")
+        with pytest.raises(Refused, match="older than a minute"):
+            await peer_of(url, V4)
+
+    async def test_a_port_is_forwarded_and_a_closed_one_named(self, world: World) -> None:
+        pod = world.new_pod()
+        serve = "while true; do echo hello | nc -l -p 8080; done"
+        sandbox, _ = await started(world, pod, world.container(pod, command=serve))
+        url = await world.runtime.port_forward_url(sandbox, [8080])
+        async with await peer_of(url, "portforward.k8s.io") as peer:
+            answers = []
+            for port in ("8080", "8081"):
+                headers = (("port", port), ("requestID", port))
+                error = await peer.open(("streamType", "error"), *headers)
+                data = await peer.open(("streamType", "data"), *headers)
+                answers.append((await peer.finished(data), await peer.finished(error)))
+        assert answers[0] == (b"hello\n", b"")
+        assert answers[1][0] == b"" and b"failed to connect to localhost:8081" in answers[1][1]
+
+
+async def peer_of(url: str, protocol: str) -> SpdyPeer:
+    """A connection to the shim's streaming server."""
+    parts = urlsplit(url)
+    assert parts.port is not None
+    return await SpdyPeer.connect(parts.port, parts.path, protocol)

@@ -1,0 +1,147 @@
+"""A Docker for tests, with the shim before it: own data, socket, containerd, bridge and subnet in one directory."""
+
+import asyncio
+import io
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from services.dockershim.adapters.engine import Engine
+from services.dockershim.service import DockerShim, Settings
+from tests.support.runtime.containerd import network_of_our_own
+from tools import leftovers
+from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, PAUSE_IMAGE, Image, archive, read_busybox
+
+_START_SECONDS = 60
+_CNI = "/usr/lib/cni"
+_OPTIONS = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--exec-opt=native.cgroupdriver=cgroupfs")
+
+
+class PrivateDocker:
+    """One dockerd below `directory`, which must be short enough for its sockets."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.bridge, self.subnet = network_of_our_own()
+        self.socket, self.shim_socket = directory / "docker.sock", directory / "s" / "shim.sock"
+        self.log = directory / "docker.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """Return where Docker listens."""
+        return f"unix://{self.socket}"
+
+    def section(self) -> dict[str, str]:
+        """Return the keys of the configuration of an agent that uses it."""
+        return {
+            "endpoint": self.endpoint,
+            "sandboxImage": PAUSE_IMAGE,
+            "cniBinDir": _CNI,
+            "cniConfDir": str(self.directory / "cni"),
+        }
+
+    def settings(self) -> Settings:
+        """Return settings of a shim for it."""
+        self.shim_socket.parent.mkdir(exist_ok=True)
+        return Settings(
+            docker_endpoint=self.endpoint,
+            socket=self.shim_socket,
+            records=self.directory / "records",
+            sandbox_image=PAUSE_IMAGE,
+            cni_binaries=(_CNI,),
+            cni_configurations=self.directory / "cni",
+            oom_score_floor=_own_oom_score(),
+        )
+
+    def start(self) -> None:
+        """Start dockerd, another time if need be, and wait until it answers."""
+        cni = self.directory / "cni"
+        cni.mkdir(exist_ok=True)
+        (cni / "10-bridge.conflist").write_text(json.dumps(self._network()))
+        program = shutil.which("dockerd")
+        assert program is not None, "no dockerd: install the Debian package docker.io"
+        places = {"data-root": "data", "exec-root": "run", "pidfile": "docker.pid"}
+        options = [f"--{name}={self.directory / place}" for name, place in places.items()]
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [program, *options, f"--host={self.endpoint}", *_OPTIONS],
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        asyncio.run(self._wait_until_it_answers())
+
+    def load_images(self, images: Iterable[Image] = (BUSYBOX_CONTENT, PAUSE_CONTENT)) -> None:
+        """Make these images from busybox and load them."""
+
+        async def load() -> None:
+            engine = Engine(self.endpoint)
+            try:
+                for image in images:
+                    await engine.load(io.BytesIO(archive(image, *read_busybox())))
+            finally:
+                await engine.close()
+
+        asyncio.run(load())
+
+    def shim(self) -> DockerShim:
+        """Return a shim, to be run in a loop of the test's."""
+        return DockerShim(self.settings())
+
+    def end(self) -> None:
+        """End dockerd and its containerd; containers continue where they can."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    async def _remove_containers(self) -> None:
+        engine = Engine(self.endpoint)
+        try:
+            for listed in await engine.containers([]):
+                await engine.remove(listed["Id"])
+        finally:
+            await engine.close()
+
+    def stop(self) -> None:
+        """End everything, and remove what is outside of the directory."""
+        if self._process is not None and self._process.poll() is None:
+            asyncio.run(self._remove_containers())
+        self.end()
+        leftovers.end_processes(leftovers.shims_of(self.directory))
+        leftovers.unmount_below(self.directory)
+        leftovers.remove_network(self.bridge)
+
+    async def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            engine = Engine(self.endpoint)
+            try:
+                await engine.version()
+                return
+            except Exception:
+                assert self._process is not None and self._process.poll() is None, self.log.read_text()[-3000:]
+                assert time.monotonic() < deadline, self.log.read_text()[-3000:]
+                await asyncio.sleep(0.1)
+            finally:
+                await engine.close()
+
+    def _network(self) -> object:
+        address = {"type": "host-local", "ranges": [[{"subnet": self.subnet}]], "routes": [{"dst": "0.0.0.0/0"}]}
+        address["dataDir"] = str(self.directory / "addresses")
+        bridge = {"type": "bridge", "bridge": self.bridge, "isGateway": True, "ipMasq": False, "ipam": address}
+        return {"cniVersion": "0.4.0", "name": self.bridge, "plugins": [bridge]}
+
+
+def _own_oom_score() -> int:
+    """Return the lowest score that a process here may give to its children without CAP_SYS_RESOURCE."""
+    return int(Path("/proc/self/oom_score_adj").read_text()) if os.geteuid() == 0 else 0

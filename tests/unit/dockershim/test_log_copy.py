@@ -1,0 +1,136 @@
+"""Docker's JSON logs as CRI's logs: the lines, long ones, rotation, and restarts at any place."""
+
+import json
+import random
+from pathlib import Path
+
+from services.dockershim.adapters.log_copy import LogCopy
+
+ENTRY_BYTES = 16 * 1024  # Docker divides longer lines
+
+
+def docker_lines(texts: list[str], first: int = 0) -> list[bytes]:
+    """What Docker writes for these lines of stdout: parts of a long one have one time; final zeros are left out."""
+    lines = []
+    for number, text in enumerate(texts, first):
+        time = f"2026-11-29T12:00:{number // 10 % 60:02d}.{number % 10}Z".replace(".0Z", "Z")
+        parts = [text[at : at + ENTRY_BYTES] for at in range(0, max(len(text), 1), ENTRY_BYTES)]
+        parts[-1] += "\n"
+        lines += [json.dumps({"log": part, "stream": "stdout", "time": time}).encode() + b"\n" for part in parts]
+    return lines
+
+
+def texts_of(log: Path) -> list[str]:
+    """The lines that a reader of CRI logs makes of a log, parts joined."""
+    found, begun = [], ""
+    for line in log.read_bytes().decode().splitlines():
+        _, stream, tag, text = line.split(" ", 3)
+        assert stream == "stdout"
+        begun += text
+        if tag == "F":
+            found.append(begun)
+            begun = ""
+    assert begun == ""
+    return found
+
+
+def copied(source: Path, target: Path) -> None:
+    """A whole life of a copy."""
+    copy = LogCopy(source, target)
+    copy.open()
+    copy.copy()
+    copy.close()
+
+
+def test_lines_and_parts_of_long_lines_arrive_in_order(tmp_path: Path) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    texts = ["a", "", "b" * (3 * ENTRY_BYTES + 5), "é ü", "c" * ENTRY_BYTES]
+    source.write_bytes(b"".join(docker_lines(texts)))
+    copied(source, target)
+    assert texts_of(target) == texts
+
+
+def test_a_copy_that_is_begun_again_at_any_byte_has_each_line_once(tmp_path: Path) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    texts = ["x" * length for length in (1, 20, 5 * ENTRY_BYTES + 3, 0, 7, 2 * ENTRY_BYTES, 1)]
+    content = b"".join(docker_lines(texts))
+    source.write_bytes(content)
+    copied(source, target)
+    whole = target.read_bytes()
+    draw = random.Random(7)
+    for length in [0, len(whole), *(draw.randrange(len(whole)) for _ in range(60))]:
+        target.write_bytes(whole[:length])  # a kill in the middle of a write
+        copied(source, target)
+        assert target.read_bytes() == whole, length
+
+
+def test_lines_of_one_time_are_neither_lost_nor_doubled(tmp_path: Path) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    entry = json.dumps({"log": "same\n", "stream": "stdout", "time": "2026-11-29T12:00:00.5Z"}).encode() + b"\n"
+    for count in range(1, 6):
+        source.write_bytes(entry * count)
+        copied(source, target)
+        assert texts_of(target) == ["same"] * count
+
+
+def test_the_log_goes_on_in_the_file_that_docker_begins(tmp_path: Path) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    lines = docker_lines([str(number) for number in range(9)])
+    copy = LogCopy(source, target)
+    copy.open()
+    source.write_bytes(b"".join(lines[:3]))
+    copy.copy()
+    with source.open("ab") as file:
+        file.write(b"".join(lines[3:5]))
+    source.rename(tmp_path / "d.log.1")
+    source.write_bytes(b"".join(lines[5:]))
+    copy.copy()
+    copy.close()
+    assert texts_of(target) == [str(number) for number in range(9)]
+
+
+def test_a_restart_reads_first_what_docker_has_rotated_away(tmp_path: Path) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    lines = docker_lines([str(number) for number in range(9)])
+    source.write_bytes(b"".join(lines[:3]))
+    copied(source, target)
+    (tmp_path / "d.log.1").write_bytes(b"".join(lines[:6]))
+    source.write_bytes(b"".join(lines[6:]))
+    copied(source, target)
+    assert texts_of(target) == [str(number) for number in range(9)]
+
+
+def test_the_position_is_found_in_the_rotated_log_where_the_new_one_is_empty(tmp_path: Path) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    lines = docker_lines([str(number) for number in range(6)])
+    source.write_bytes(b"".join(lines[:4]))
+    copied(source, target)
+    target.rename(tmp_path / "0.log.20261129-120000")
+    source.write_bytes(b"".join(lines))
+    copied(source, target)
+    assert texts_of(target) == ["4", "5"]
+
+
+def test_a_renamed_log_is_left_and_a_new_one_begun(tmp_path: Path) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    lines = docker_lines(["a", "b"])
+    copy = LogCopy(source, target)
+    copy.open()
+    source.write_bytes(lines[0])
+    copy.copy()
+    target.rename(tmp_path / "old")
+    copy.reopen()
+    with source.open("ab") as file:
+        file.write(lines[1])
+    copy.copy()
+    copy.close()
+    assert (texts_of(tmp_path / "old"), texts_of(target)) == (["a"], ["b"])
+
+
+def test_garbage_in_dockers_file_is_left_out(tmp_path: Path) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    good = docker_lines(["a", "b"])
+    bad = [b"{\n", b"[]\n", b"\x00\xff\n", b'{"log": 1, "stream": "stdout", "time": "t"}\n', b"null\n"]
+    source.write_bytes(good[0] + b"".join(bad) + good[1] + b'{"log": "half')
+    copied(source, target)
+    assert texts_of(target) == ["a", "b"]
