@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 _LOOK_SECONDS = 60.0  # between two looks for networks whose sandbox was removed by hand
 _RETRY_SECONDS = 1.0  # while Docker cannot be reached
 MAX_REQUEST_BYTES = 16 * 1024 * 1024  # of CRI, as the kubelet's
+MAX_CALLS = 4096  # at the same time: each stop of a container is one for its whole grace
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -56,10 +57,10 @@ class DockerShim:
         sandboxes, logs, streaming = Sandboxes(engine, networks, host), LogFiles(engine), StreamingServer()
         streaming.serve = Sessions(engine).serve
         containers = Containers(engine, sandboxes, logs, host)
-        images = Images(engine, settings.pull_progress_seconds)
+        images = Images(engine, settings.sandbox_image, settings.pull_progress_seconds)
         commands = Commands(engine, sandboxes, streaming)
         calls = RuntimeService(engine, networks, sandboxes, containers, images, commands)
-        server = SocketServer(settings.socket, calls.services(), MAX_REQUEST_BYTES)
+        server = SocketServer(settings.socket, calls.services(), MAX_REQUEST_BYTES, MAX_CALLS)
         try:
             await streaming.start()
             await server.open(self._trouble)
@@ -81,7 +82,9 @@ async def _follow_docker(sandboxes: Sandboxes, logs: LogFiles) -> None:
             await logs.follow_running()
             await sandboxes.remove_lost_networks()
             said = ""
-        except CallError as error:
+        except Exception as error:  # whatever Docker answers, calls and logs go on
+            if not isinstance(error, CallError):
+                log.exception("the look at Docker failed")
             pause = _RETRY_SECONDS
             if str(error) != said:
                 said = str(error)

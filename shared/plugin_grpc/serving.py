@@ -66,8 +66,10 @@ class SocketServer:
         path: Path,
         services: Mapping[str, Mapping[str, Method | StreamMethod]],
         max_request_bytes: int = MAX_REQUEST_BYTES,
+        max_calls: int = MAX_CALLS,
     ) -> None:
         self._path, self._services, self._max_request_bytes = path, services, max_request_bytes
+        self._max_calls = max_calls
         self._server: Any = None
 
     async def start(self) -> None:
@@ -83,10 +85,10 @@ class SocketServer:
             left.unlink(missing_ok=True)
         options = (
             ("grpc.max_receive_message_length", self._max_request_bytes),
-            ("grpc.max_concurrent_streams", MAX_CALLS),
+            ("grpc.max_concurrent_streams", self._max_calls),
             ("grpc.max_metadata_size", 16 * 1024),
         )
-        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_CALLS)
+        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=self._max_calls)
         for name, methods in self._services.items():
             handlers = {method: _handler(f"{name}.{method}", of) for method, of in methods.items()}
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))

@@ -17,6 +17,7 @@ T = TypeVar("T")
 Json = dict[str, Any]
 
 REQUEST_SECONDS = 120.0  # the kubelet's runtimeRequestTimeout; Docker gets no longer for one request
+_CANNOT_CONNECT = 900  # aiodocker's own
 _CODES = {400: "InvalidArgument", 404: "NotFound", 409: "FailedPrecondition", 501: "Unimplemented"}
 MAX_PULL_MESSAGE_BYTES = 4096
 
@@ -26,11 +27,14 @@ class Engine:
 
     def __init__(self, endpoint: str, seconds: float = REQUEST_SECONDS) -> None:
         self.endpoint, self._seconds = endpoint, seconds
-        self._docker = Docker(url=endpoint, api_version="auto")
+        # Without a limit: each stop with a grace, and each pull, has a connection for minutes.
+        self._connector = aiohttp.UnixConnector(endpoint.removeprefix("unix://"), limit=0)
+        self._docker = Docker(url="unix://localhost", connector=self._connector, api_version="auto")
 
     async def close(self) -> None:
         """Close the connection."""
         await self._docker.close()
+        await self._connector.close()
 
     async def version(self) -> Json:
         """Return the versions of Docker and of its API."""
@@ -43,10 +47,16 @@ class Engine:
     async def containers(self, labels: Sequence[str]) -> list[Json]:
         """Return all containers, running or not, that have these labels (`name=value`)."""
         filters = json.dumps({"label": list(labels)})
-        return [_content(item) for item in await self.call(self._docker.containers.list(all="true", filters=filters))]
+        listed = await self.call(self._docker.containers.list(all="true", filters=filters))
+        try:
+            return [_content(item) for item in listed]
+        except KeyError as error:
+            raise CallError("Unknown", f"Docker at {self.endpoint} lists a container without {error}") from None
 
     async def inspect(self, container: str) -> Json:
         """Return a container by id or name. Raises CallError NotFound."""
+        if not container:
+            raise CallError("NotFound", "a container without an id does not exist")
         return await self.call(self._docker.containers.container(container).show())
 
     async def create(self, name: str, body: Json) -> str:
@@ -67,7 +77,7 @@ class Engine:
         try:
             await self.call(self._docker.containers.container(container).delete(force=True, v=True))
         except CallError as error:
-            if error.code != "NotFound":
+            if error.code != "NotFound" and "already in progress" not in str(error):
                 raise
 
     async def update(self, container: str, resources: Json) -> None:
@@ -123,10 +133,12 @@ class Engine:
 
     async def pull(self, reference: str, auth: Json | None) -> AsyncIterator[Json]:
         """Pull an image, and yield Docker's messages of progress. Raises CallError."""
+        if auth is not None and "/" not in reference:
+            reference = f"docker.io/library/{reference}"  # aiodocker wants a registry's name beside credentials
         try:
             async for message in self._docker.images.pull(reference, auth=auth, stream=True):
                 yield message
-        except (DockerError, aiohttp.ClientError, OSError) as error:
+        except (DockerError, aiohttp.ClientError, OSError, ValueError, TypeError) as error:
             raise _call_error(error, self.endpoint) from None
 
     async def remove_image(self, reference: str) -> None:
@@ -146,7 +158,7 @@ class Engine:
         try:
             async with asyncio.timeout(seconds or self._seconds):
                 return await call
-        except (DockerError, aiohttp.ClientError, OSError) as error:
+        except (DockerError, aiohttp.ClientError, OSError, ValueError, TypeError) as error:
             raise _call_error(error, self.endpoint) from None
 
     @asynccontextmanager
@@ -200,8 +212,14 @@ def _message_of(text: str) -> str:
 
 
 def _call_error(error: Exception, endpoint: str) -> CallError:
-    if isinstance(error, DockerError):
+    if isinstance(error, DockerError) and error.status != _CANNOT_CONNECT:
         return CallError(_CODES.get(error.status, "Unknown"), error.message)
     if isinstance(error, TimeoutError):
         return CallError("DeadlineExceeded", f"Docker at {endpoint} did not answer in time; see `journalctl -u docker`")
-    return CallError("Unavailable", f"Docker at {endpoint} cannot be reached: {error}; is dockerd running?")
+    if isinstance(error, ValueError | TypeError):
+        return CallError("Unknown", f"Docker at {endpoint} answered what is no answer of Docker: {error}")
+    return CallError("Unavailable", f"Docker at {endpoint} cannot be reached; is dockerd running? ({_reason(error)})")
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, DockerError) else str(error)

@@ -4,8 +4,11 @@ Nothing is kept but the two files: where a copy stopped is read from the end of 
 """
 
 import os
+import threading
+from contextlib import suppress
 from pathlib import Path
 
+from services.dockershim.adapters.statuses import nanoseconds_of
 from services.dockershim.core.log_lines import (
     MAX_ENTRY_BYTES,
     LogEntry,
@@ -14,12 +17,12 @@ from services.dockershim.core.log_lines import (
     parse_entry,
     position_of,
 )
-from services.dockershim.core.statuses import nanoseconds_of
 
 _CHUNK_BYTES = 1024 * 1024  # read at a time
 # Of a log that is read for its position, one size after another: one line of 16 MiB has 1024 entries.
 _TAIL_BYTES = (64 * 1024, 1024 * 1024, 64 * 1024 * 1024)
 LOG_MODE = 0o640
+MAX_FILES = 5  # of Docker, which it may keep for one log
 
 
 class LogCopy:
@@ -32,39 +35,56 @@ class LogCopy:
         self._input = -1
         self._rest = b""
         self._output = -1
+        self._is_last_look = False
         self.ended = False
+        self._busy = threading.Lock()  # the files stay open for who uses them: a number that is closed is given again
 
     def open(self) -> None:
         """Open the target, and find where the copy stopped. Raises OSError."""
         self._open_target()
         position = position_of(_tail_lines(self._output, self._target))
         self._skipped_from = position if position.time else None
-        rotated = self._source.with_name(f"{self._source.name}.1")
-        for path in (rotated, self._source) if self._skipped_from else (self._source,):
-            if self._open_source(path):
-                return
+        if files := self._files():
+            self._open_source(files[0][0])
 
     def reopen(self) -> None:
         """Open the target again, which was renamed. Raises OSError."""
-        self._close_target()
-        self._open_target()
+        with self._busy:
+            if not self.ended:
+                self._close_target()
+                self._open_target()
+        self._close_if_ended()
 
     def copy(self) -> None:
         """Copy what is there. Raises OSError, for instance where the disk is full: a later call goes on."""
-        while self._input >= 0 or self._open_source(self._source):
+        try:
+            with self._busy:
+                self._copy()
+        finally:
+            self._close_if_ended()
+
+    def close(self) -> None:
+        """Close both files; where a thread copies, it closes them after the piece that it has."""
+        self.ended = True
+        self._close_if_ended()
+
+    def _close_if_ended(self) -> None:
+        if self.ended and self._busy.acquire(blocking=False):
+            try:
+                self._close_target()
+                if self._input >= 0:
+                    os.close(self._input)
+                    self._input = -1
+            finally:
+                self._busy.release()
+
+    def _copy(self) -> None:
+        while not self.ended and (self._input >= 0 or self._open_source(self._source)):
             data = os.read(self._input, _CHUNK_BYTES)
             if data:
                 self._take(data)
             elif not self._next_source():
                 return
-
-    def close(self) -> None:
-        """Close both files."""
-        self.ended = True
-        self._close_target()
-        if self._input >= 0:
-            os.close(self._input)
-            self._input = -1
 
     def _take(self, data: bytes) -> None:
         *lines, rest = (self._rest + data).split(b"\n")
@@ -89,17 +109,30 @@ class LogCopy:
         return False
 
     def _next_source(self) -> bool:
-        """Go on with the file that Docker has begun in place of this one; False = this one is the newest."""
-        try:
-            newest = self._source.stat()
-        except FileNotFoundError:
-            return False
+        """Go on with the file that Docker has begun after this one; False = this one is the newest.
+
+        What Docker wrote between the end that was read here and its rotation is read first.
+        """
         here = os.fstat(self._input)
-        if (newest.st_ino, newest.st_dev) == (here.st_ino, here.st_dev):
+        files = self._files()
+        place = next((n for n, (_, stat) in enumerate(files) if os.path.samestat(stat, here)), None)
+        if not files or place == len(files) - 1:
             return False
+        if not self._is_last_look:
+            self._is_last_look = True
+            return True
         os.close(self._input)
         self._input = -1
-        return self._open_source(self._source)
+        return self._open_source(files[0 if place is None else place + 1][0])
+
+    def _files(self) -> list[tuple[Path, os.stat_result]]:
+        """Return Docker's files of this log, oldest first."""
+        names = [self._source, *(self._source.with_name(f"{self._source.name}.{n}") for n in range(1, MAX_FILES))]
+        files = []
+        for path in reversed(names):
+            with suppress(FileNotFoundError):
+                files.append((path, path.stat()))
+        return files
 
     def _open_source(self, path: Path) -> bool:
         try:
@@ -107,6 +140,7 @@ class LogCopy:
         except FileNotFoundError:
             return False
         self._rest = b""
+        self._is_last_look = False
         return True
 
     def _open_target(self) -> None:

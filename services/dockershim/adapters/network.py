@@ -135,7 +135,15 @@ class Networks:
             raise CallError(
                 "Unknown", f"plugin type={kind!r} name={network.name!r} failed ({command.lower()}): {message}"
             )
-        return answer if command == "ADD" else None
+        if command != "ADD":
+            return None
+        if not isinstance(answer, dict) or not all(
+            isinstance(answer.get(key, []), list) for key in ("ips", "interfaces")
+        ):
+            raise CallError(
+                "Unknown", f"plugin type={kind!r} name={network.name!r} has answered what is no result of CNI"
+            )
+        return answer
 
     def _save(self, record: Record) -> None:
         write_atomically(self._file(record.attachment.sandbox_id), msgspec.json.encode(record))

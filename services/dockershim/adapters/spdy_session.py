@@ -138,7 +138,7 @@ class Session:
 
     async def _take(self, frame: Frame) -> None:
         match frame:
-            case SynStream() if len(self._streams) >= MAX_STREAMS:
+            case SynStream() if max(len(self._streams), self._opened.qsize()) >= MAX_STREAMS:
                 await self.write(RstStream(frame.stream, _REFUSED_STREAM))
             case SynStream():
                 stream = Stream(self, frame.stream, dict(frame.headers))

@@ -7,6 +7,7 @@ written on.
 import asyncio
 import json
 import logging
+import secrets
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -58,7 +59,7 @@ class StreamingServer:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._tokens: StreamTokens[Request] = StreamTokens()
+        self._tokens: StreamTokens[Request] = StreamTokens(lambda: secrets.token_urlsafe(16))
         self._server: asyncio.Server | None = None
         self._sessions: set[asyncio.Task[None]] = set()
         self.serve: Serve | None = None

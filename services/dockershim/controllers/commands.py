@@ -10,12 +10,13 @@ from typing import Any
 from cri_api.v1 import api_pb2
 
 from services.dockershim.adapters.engine import Engine, Exec
+from services.dockershim.adapters.statuses import is_running
 from services.dockershim.adapters.streaming import Attached, Command, Forwarded, StreamingServer
 from services.dockershim.controllers.sandboxes import Sandboxes
 from services.dockershim.core.errors import CallError
-from services.dockershim.core.statuses import is_running
 
-MAX_OUTPUT_BYTES = 16 * 1024 * 1024  # of each stream of ExecSync; what a command writes beyond it is dropped
+# Of both streams of ExecSync together, so that the answer is not larger than CRI permits; what is beyond it is dropped.
+MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 64 * 1024
 
 
 class Commands:
@@ -34,7 +35,7 @@ class Commands:
                 async with made.start() as stream:
                     async for number, data in stream.output():
                         kept = outputs.setdefault(number, bytearray())
-                        kept += data[: MAX_OUTPUT_BYTES - len(kept)]
+                        kept += data[: MAX_OUTPUT_BYTES - sum(map(len, outputs.values()))]
         except TimeoutError:
             await kill_exec(made, request.container_id)
             words = " ".join(request.cmd)[:200]

@@ -1,11 +1,20 @@
 """Containers of pods: made, started, stopped, removed and shown."""
 
 import asyncio
+import os
+from pathlib import Path
 from typing import Any
 
 from cri_api.v1 import api_pb2
 
 from services.dockershim.adapters.engine import Engine, Json
+from services.dockershim.adapters.statuses import (
+    container_entry,
+    container_status,
+    identity_of,
+    state_of,
+    verbose_info,
+)
 from services.dockershim.controllers.log_files import LogFiles
 from services.dockershim.controllers.profiles import read_profile
 from services.dockershim.controllers.sandboxes import Sandboxes, reserved
@@ -14,13 +23,6 @@ from services.dockershim.core.errors import CallError, not_found
 from services.dockershim.core.identity import CONTAINER, SANDBOX_ID, TYPE, name_of, parse_name
 from services.dockershim.core.resources import resources_of
 from services.dockershim.core.security import localhost_seccomp
-from services.dockershim.core.statuses import (
-    container_entry,
-    container_status,
-    identity_of,
-    state_of,
-    verbose_info,
-)
 from shared.process.crash import crash_point
 
 MAX_KILL_SECONDS = 10
@@ -42,6 +44,7 @@ class Containers:
             raise not_found("image", config.image.image)
         profile = await asyncio.to_thread(read_profile, localhost_seccomp(config.linux.security_context))
         body = container_body(config, sandbox_config, sandbox["Id"], image["Id"], self._host, profile)
+        await asyncio.to_thread(_make_sources, [mount.host_path for mount in config.mounts if mount.host_path])
         identity = container_identity(config, pod)
         try:
             made = await self._engine.create(name_of(identity), body)
@@ -79,6 +82,12 @@ class Containers:
 
     async def remove(self, container_id: str) -> None:
         """RemoveContainer, running or not. One that is not there is no error."""
+        try:
+            await self._find(container_id)
+        except CallError as error:
+            if error.code == "NotFound":
+                return
+            raise
         await self._engine.remove(container_id)
         crash_point("dockershim.container.removed")
         self._logs.close(container_id)
@@ -130,8 +139,19 @@ class Containers:
             raise
 
     async def _find(self, container_id: str) -> Json:
+        """Return an inspected container of a pod. Raises CallError NotFound, also for somebody else's container."""
         inspected = await self._engine.inspect(container_id)
         identity = identity_of(inspected)
         if identity is None or not identity.container:
             raise not_found("container", container_id)
         return inspected
+
+
+def _make_sources(paths: list[str]) -> None:
+    """Make the directories that are mounted and missing, as other runtimes do. Raises CallError; blocks."""
+    for path in paths:
+        try:
+            if not os.path.lexists(path):
+                Path(path).mkdir(mode=0o755, parents=True, exist_ok=True)
+        except OSError as error:
+            raise CallError("Unknown", f"the directory {path} to mount cannot be made: {error.strerror}") from None

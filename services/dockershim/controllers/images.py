@@ -9,8 +9,8 @@ from typing import Any
 from cri_api.v1 import api_pb2
 
 from services.dockershim.adapters.engine import Engine, Json
+from services.dockershim.adapters.statuses import image_message
 from services.dockershim.core.errors import CallError
-from services.dockershim.core.statuses import image_message
 
 _USE_SECONDS = 60.0  # how long what the disk holds is not counted again: Docker counts file by file
 
@@ -19,23 +19,29 @@ class Images:
     """Answers the calls of ImageService. `progress_seconds`: a pull without progress for so long is ended."""
 
     def __init__(
-        self, engine: Engine, progress_seconds: float, monotonic: Callable[[], float] = time.monotonic
+        self,
+        engine: Engine,
+        sandbox_image: str,
+        progress_seconds: float,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._engine, self._progress_seconds, self._monotonic = engine, progress_seconds, monotonic
+        self._engine, self._sandbox_image = engine, sandbox_image
+        self._progress_seconds, self._monotonic = progress_seconds, monotonic
         self._layers: tuple[float, dict[str, int]] | None = None
-        self._counting = asyncio.Lock()
+        self._images: tuple[float, int] | None = None
+        self._counting = asyncio.Lock()  # Docker refuses a second count beside one
 
     async def list(self, wanted: Any) -> Any:
         """ListImages. Images without a configuration of their own user are shown as Docker lists them."""
         name = wanted.image.image
         wished = [name] if name else [image["Id"] for image in await self._engine.images()]
         found = await asyncio.gather(*(self._engine.image(reference) for reference in wished))
-        return api_pb2.ListImagesResponse(images=[_message(image) for image in found if image is not None])
+        return api_pb2.ListImagesResponse(images=[self._message(image) for image in found if image is not None])
 
     async def status(self, reference: str) -> Any:
         """ImageStatus: an empty answer for an image that is not present."""
         image = await self._engine.image(reference)
-        return api_pb2.ImageStatusResponse(image=None if image is None else _message(image))
+        return api_pb2.ImageStatusResponse(image=None if image is None else self._message(image))
 
     async def pull(self, reference: str, auth: Any) -> Any:
         """PullImage: return a digest of the image, or its id. Raises CallError; ends a pull without progress."""
@@ -71,10 +77,22 @@ class Images:
 
     async def filesystem(self) -> Any:
         """ImageFsInfo: Docker's data directory, with the bytes of all layers of images."""
-        info, used = await asyncio.gather(self._engine.info(), self._engine.disk_use())
-        usage = _usage(str(info["DockerRootDir"]), int(used.get("LayersSize") or 0))
-        containers = _usage(str(info["DockerRootDir"]), sum((await self.writable_layers()).values()))
+        root = str((await self._engine.info())["DockerRootDir"])
+        containers = _usage(root, sum((await self.writable_layers()).values()))
+        usage = _usage(root, await self._image_bytes())
         return api_pb2.ImageFsInfoResponse(image_filesystems=[usage], container_filesystems=[containers])
+
+    async def _image_bytes(self) -> int:
+        """Return the bytes of all layers of images, at most a minute old where Docker counts for somebody else."""
+        async with self._counting:
+            now = self._monotonic()
+            if self._images is None or now - self._images[0] > _USE_SECONDS:
+                try:
+                    self._images = (now, int((await self._engine.disk_use()).get("LayersSize") or 0))
+                except CallError:
+                    if self._images is None:
+                        raise
+            return self._images[1]
 
     async def writable_layers(self) -> dict[str, int]:
         """Return the bytes of the writable layer of each container by id, at most a minute old."""
@@ -96,16 +114,15 @@ class Images:
                 stats.append(entry)
         return api_pb2.ListContainerStatsResponse(stats=stats)
 
+    def _message(self, image: Json) -> Any:
+        return image_message(image, str((image.get("Config") or {}).get("User") or ""), self._sandbox_image)
+
 
 def _usage(root: str, used: int) -> Any:
     usage = api_pb2.FilesystemUsage(timestamp=time.time_ns())
     usage.fs_id.mountpoint = str(Path(root))
     usage.used_bytes.value = used
     return usage
-
-
-def _message(image: Json) -> Any:
-    return image_message(image, str((image.get("Config") or {}).get("User") or ""))
 
 
 def _credentials(auth: Any) -> Json | None:

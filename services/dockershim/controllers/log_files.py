@@ -44,7 +44,11 @@ class LogFiles:
 
     async def follow_running(self) -> None:
         """Follow each running container that is not followed."""
-        for listed in await self._engine.containers([f"{TYPE}={CONTAINER}"]):
+        followed = tuple(self._copies)
+        every = await self._engine.containers([f"{TYPE}={CONTAINER}"])
+        for container_id in {*followed, *self._complete} - {listed["Id"] for listed in every}:
+            self.close(container_id)  # removed by hand, or with its sandbox
+        for listed in every:
             if listed["State"] == "running" and listed["Id"] not in self._copies:
                 with suppress(CallError):
                     self.open(await self._engine.inspect(listed["Id"]))
@@ -61,8 +65,8 @@ class LogFiles:
     def open(self, inspected: Json) -> None:
         """Begin to copy the log of a container that was started. Logs what fails."""
         container_id, target = inspected["Id"], (inspected["Config"]["Labels"] or {}).get(LOG_PATH, "")
-        if not target or container_id in self._copies:
-            return
+        if not target or container_id in self._copies or not inspected["LogPath"]:
+            return  # Docker has no log of a container whose start failed early
         source = Path(inspected["LogPath"])
         copy = LogCopy(source, Path(target))
         try:

@@ -10,19 +10,19 @@ from cri_api.v1 import api_pb2
 
 from services.dockershim.adapters.engine import Engine, Json
 from services.dockershim.adapters.network import Networks
-from services.dockershim.controllers.profiles import read_profile
-from services.dockershim.core.cni_requests import Attachment, capabilities_of, resolv_conf
-from services.dockershim.core.create_requests import Host, sandbox_body, sandbox_identity
-from services.dockershim.core.errors import CallError, not_found
-from services.dockershim.core.identity import SANDBOX, SANDBOX_ID, TYPE, name_of
-from services.dockershim.core.security import localhost_seccomp
-from services.dockershim.core.statuses import (
+from services.dockershim.adapters.statuses import (
     identity_of,
     is_running,
     sandbox_entry,
     sandbox_status,
     verbose_info,
 )
+from services.dockershim.controllers.profiles import read_profile
+from services.dockershim.core.cni_requests import Attachment, capabilities_of, resolv_conf
+from services.dockershim.core.create_requests import Host, sandbox_body, sandbox_identity
+from services.dockershim.core.errors import CallError, not_found
+from services.dockershim.core.identity import SANDBOX, SANDBOX_ID, TYPE, name_of
+from services.dockershim.core.security import localhost_seccomp
 from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
@@ -74,6 +74,8 @@ class Sandboxes:
         """StopPodSandbox: end its containers and its network, then itself. One that is not there is no error."""
         async with self._lock(sandbox_id):
             inspected = await self._find(sandbox_id)
+            if inspected is not None and ((identity := identity_of(inspected)) is None or identity.container):
+                raise not_found("sandbox", sandbox_id)  # someone else's container
             for container in await self._engine.containers([f"{SANDBOX_ID}={sandbox_id}"]):
                 if container["State"] != "created":
                     await self._engine.stop(container["Id"], 0)
@@ -130,8 +132,9 @@ class Sandboxes:
 
     async def remove_lost_networks(self) -> None:
         """End the networks of sandboxes that Docker no longer has: they were removed by hand, or with its data."""
+        recorded = self._networks.sandboxes()  # first: a sandbox is made before its record, so that it is listed
         present = {listed["Id"] for listed in await self._engine.containers([f"{TYPE}={SANDBOX}"])}
-        for sandbox_id in self._networks.sandboxes() - present:
+        for sandbox_id in recorded - present:
             try:
                 async with self._lock(sandbox_id):
                     await self._networks.tear_down(sandbox_id, 0)

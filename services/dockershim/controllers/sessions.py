@@ -10,7 +10,7 @@ from typing import Any
 from services.dockershim.adapters.engine import Engine
 from services.dockershim.adapters.hijacked import STDERR, STDOUT, Hijacked
 from services.dockershim.adapters.port_relay_process import PortRelay
-from services.dockershim.adapters.spdy_session import CHUNK_BYTES, Session, Stream
+from services.dockershim.adapters.spdy_session import CHUNK_BYTES, MAX_STREAMS, Session, Stream
 from services.dockershim.adapters.streaming import (
     Attached,
     Command,
@@ -20,6 +20,7 @@ from services.dockershim.adapters.streaming import (
     wait_for_streams,
 )
 from services.dockershim.controllers.commands import kill_exec
+from services.dockershim.core.errors import CallError
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class Sessions:
         try:
             async for stream in session.opened():
                 key = stream.headers.get("requestid", "") or stream.headers.get("port", "")
-                if stream.name == "error":
+                if stream.name == "error" and len(errors) < MAX_STREAMS:
                     errors[key] = stream
                 elif stream.name == "data" and (error := errors.pop(key, None)) is not None:
                     task = asyncio.create_task(self._connect(request.sandbox_id, session, stream, error))
@@ -124,7 +125,10 @@ class Sessions:
 
     async def _connect(self, sandbox_id: str, session: Session, data: Stream, error: Stream) -> None:
         try:
-            text = await self._relay(sandbox_id, data)
+            try:
+                text = await self._relay(sandbox_id, data)
+            except (CallError, OSError) as reason:
+                text = f"error forwarding port to pod {sandbox_id}: {reason}"
             if text:
                 await error.send(text.encode(), fin=False)
             for stream in (data, error):

@@ -112,7 +112,7 @@ def _is_inside(entry: Mapping[str, Any], interfaces: Sequence[Any]) -> bool:
 
 
 def capabilities_of(config: Any) -> dict[str, Any]:
-    """Return the values for plugins with capabilities of a PodSandboxConfig: host ports and bandwidth."""
+    """Return the values for plugins with capabilities of a PodSandboxConfig: host ports and DNS."""
     protocols = ("tcp", "udp", "sctp")
     ports = [
         {

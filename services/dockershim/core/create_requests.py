@@ -23,9 +23,11 @@ SANDBOX_OOM_SCORE = -998  # of the pause process, as the kubelet's own sandboxes
 _MIN_OOM_SCORE_OF_CHILD = -1000
 _SANDBOX_SHARES = 2
 # The JSON files of Docker are copied into CRI's logs as they grow; more than this is lost while the shim does not run.
-LOG_CONFIG = {"Type": "json-file", "Config": {"max-size": "16m", "max-file": "2"}}
+LOG_CONFIG = {
+    "Type": "json-file",
+    "Config": {"max-size": "16m", "max-file": "5", "compress": "false", "mode": "blocking"},
+}
 _PROPAGATIONS = ("rprivate", "rslave", "rshared")  # by CRI number
-_PRIVATE_IMAGE_VOLUME = "a volume that is an image"
 
 
 class Host(Struct, frozen=True):
@@ -65,6 +67,7 @@ def sandbox_body(config: Any, host: Host, runtime_handler: str, allowed: str) ->
     user = user_of(security)
     return {
         "Image": host.sandbox_image,
+        "Healthcheck": {"Test": ["NONE"]},
         "Labels": labels_of(SANDBOX, config, {}),
         "HostConfig": host_config,
         **({"Hostname": config.hostname} if config.hostname and host_config["NetworkMode"] != "host" else {}),
@@ -99,6 +102,7 @@ def container_body(config: Any, sandbox_config: Any, sandbox_id: str, image_id: 
         "Image": image_id,
         "Labels": labels_of(CONTAINER, config, {SANDBOX_ID: sandbox_id, LOG_PATH: log_path, IMAGE: config.image.image}),
         "HostConfig": host_config,
+        "Healthcheck": {"Test": ["NONE"]},  # Docker would run the check of the image; the agent probes
         "Env": [f"{pair.key}={pair.value}" for pair in config.envs],
         "OpenStdin": config.stdin,
         "StdinOnce": config.stdin_once,
@@ -135,7 +139,7 @@ def _mounts(mounts: Any) -> tuple[list[str], list[Body]]:
     bodies: list[Body] = []
     for mount in mounts:
         if mount.HasField("image") and mount.image.image:
-            raise unsupported(_PRIVATE_IMAGE_VOLUME)
+            raise unsupported("a volume that is an image")
         if mount.recursive_read_only:
             raise unsupported("recursively read-only mounts")
         if mount.uidMappings or mount.gidMappings:

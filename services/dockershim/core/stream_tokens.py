@@ -1,6 +1,5 @@
 """Which stream a URL stands for: each URL is for one connection within a minute. Pure: time is an argument."""
 
-import secrets
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -11,9 +10,9 @@ TOKEN_SECONDS = 60.0
 
 
 class StreamTokens(Generic[T]):
-    """Requests by token, oldest first."""
+    """Requests by token, oldest first. `new_token` returns a random one."""
 
-    def __init__(self, new_token: Callable[[], str] = lambda: secrets.token_urlsafe(16)) -> None:
+    def __init__(self, new_token: Callable[[], str]) -> None:
         self._new_token = new_token
         self._requests: dict[str, tuple[float, T]] = {}
 

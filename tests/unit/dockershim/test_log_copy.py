@@ -134,3 +134,36 @@ def test_garbage_in_dockers_file_is_left_out(tmp_path: Path) -> None:
     source.write_bytes(good[0] + b"".join(bad) + good[1] + b'{"log": "half')
     copied(source, target)
     assert texts_of(target) == ["a", "b"]
+
+
+def test_lines_that_docker_writes_between_a_look_and_its_rotations_are_not_lost(tmp_path: Path) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    lines = docker_lines([str(number) for number in range(9)])
+    copy = LogCopy(source, target)
+    copy.open()
+    source.write_bytes(lines[0])
+    copy.copy()
+    for first in (1, 4):  # two rotations without a look between them
+        with source.open("ab") as file:
+            file.write(b"".join(lines[first : first + 3]))
+        if (tmp_path / "d.log.1").exists():
+            (tmp_path / "d.log.1").rename(tmp_path / "d.log.2")
+        source.rename(tmp_path / "d.log.1")
+    source.write_bytes(b"".join(lines[7:]))
+    copy.copy()
+    copy.close()
+    assert texts_of(target) == [str(number) for number in range(9)]
+
+
+def test_a_closed_copy_writes_no_more(tmp_path: Path) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    lines = docker_lines(["a", "b"])
+    source.write_bytes(lines[0])
+    copy = LogCopy(source, target)
+    copy.open()
+    copy.copy()
+    copy.close()
+    with source.open("ab") as file:
+        file.write(lines[1])
+    copy.copy()
+    assert texts_of(target) == ["a"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cri_api.v1 import api_pb2
 
-from services.dockershim.core.statuses import container_status, nanoseconds_of
+from services.dockershim.adapters.statuses import container_status, nanoseconds_of
 
 CREATED = "2026-11-29T11:52:57.123456789Z"
 

@@ -186,13 +186,15 @@ def verbose_info(inspected: Inspected) -> dict[str, str]:
     return {"info": json.dumps({"pid": inspected["State"]["Pid"]})}
 
 
-def image_message(image: Mapping[str, Any], user: str) -> Any:
-    """Return the CRI Image of an inspected or listed image; `user` is its configuration's."""
+def image_message(image: Mapping[str, Any], user: str, sandbox_image: str) -> Any:
+    """Return the CRI Image of an inspected image; `user` is its configuration's. The image of sandboxes is pinned:
+    nobody pulls it again."""
     message = api_pb2.Image(
         id=image.get("Id", ""),
         repo_tags=[tag for tag in image.get("RepoTags") or () if tag != "<none>:<none>"],
         repo_digests=[digest for digest in image.get("RepoDigests") or () if digest != "<none>@<none>"],
         size=max(image.get("VirtualSize") or 0, image.get("Size") or 0),
+        pinned=sandbox_image in (*(image.get("RepoTags") or ()), *(image.get("RepoDigests") or ()), image.get("Id")),
     )
     name = user.partition(":")[0]
     if name.isascii() and name.isdecimal():
