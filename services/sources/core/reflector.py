@@ -9,7 +9,8 @@ A list is "not older than" a version, so that the API server answers it from its
 A list of version "0" ignores `limit`; we never send one, so no list comes in parts, and each is bounded by the client.
 Such a list is the beginning of its watch (`sendInitialEvents`) where the API server can do that (1.34 and later): one
 request less, and neither side has the whole answer in memory. A quorum read stays a list, because the watch would wait
-for a sign of progress of etcd. Where such a watch fails, a list follows, unless the server is busy or was away.
+for a sign of progress of etcd. Where such a watch fails, a list follows. Where the server answers that it is busy, the
+watch is tried again first, MAX_BUSY_WATCHES times in a row.
 
 A watch that ends or breaks resumes at the last version seen, bookmarks included, also after an outage. Another list
 follows only
@@ -61,6 +62,7 @@ MAX_ANSWER_SECONDS = 60.0
 MIN_WATCH_SECONDS = 300.0  # a watch ends after one to two times this, so that not all nodes reconnect at once
 HASTY_SECONDS = 1.0  # a watch that ended sooner and without an event counts as a failure
 EARLY_SECONDS = 5.0  # by which a watch may end before the agreed time
+MAX_BUSY_WATCHES = 3  # that were to begin with all objects, and failed with 429 or 5xx, before a list
 MAX_REFUSED_SECONDS = 300.0  # of nothing but 5xx for one version, after which that version is given up
 
 
@@ -176,9 +178,10 @@ class Reflector:
         another way: from the newest state, where the API server does not accept the version or its cache does not reach
         it, and by a list, where a watch was to begin with all objects and did not."""
         status = error.code if isinstance(error, ApiStatusError) else 0
-        if self._is_streamed and not (status in (410, 429) or status >= 500):
+        is_put_off = status in (410, 429) or status >= 500
+        if self._is_streamed and (not is_put_off or self._failures >= MAX_BUSY_WATCHES):
             self._must_list = True
-            if isinstance(error, ApiMalformedError) or status not in (0, 401, 403):
+            if isinstance(error, ApiMalformedError) or not (is_put_off or status in (0, 401, 403)):
                 return True
         untaken = isinstance(error, ApiStatusError) and (error.gone or error.too_large_version or error.code == 400)
         if untaken and self.oldest != NEWEST:

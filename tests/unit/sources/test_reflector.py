@@ -8,6 +8,7 @@ from services.sources.core.api_objects import read_list
 from services.sources.core.reflector import (
     ANSWER_TIMEOUT_SECONDS,
     FROM_CACHE,
+    MAX_BUSY_WATCHES,
     MAX_PROMPT_PAUSE_SECONDS,
     MAX_PROMPT_PROBE_PAUSE_SECONDS,
     MAX_REFUSED_SECONDS,
@@ -362,3 +363,13 @@ def test_a_node_that_may_run_pods_from_a_record_is_at_most_five_seconds_from_its
     reflector.prompt = False
     reflector.list_failed(AWAY, now=900.0, chance=0.0)
     assert steps(reflector)[0] == Pause(36.0), "as any node"
+
+
+def test_where_only_a_watch_with_all_objects_fails_as_if_the_server_was_busy_a_list_follows() -> None:
+    reflector = Reflector(streams=True)
+    for _ in range(MAX_BUSY_WATCHES + 1):
+        assert steps(reflector)[-1] == WatchAll(FROM_CACHE, 300.0)
+        assert not reflector.list_failed(BROKEN, now=0.0, chance=0.0)
+    assert steps(reflector)[-1] == ListAll(FROM_CACHE)
+    reflector.listed("7")
+    assert steps(reflector) == [WatchFrom("7", 300.0)]
