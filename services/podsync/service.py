@@ -26,7 +26,7 @@ from services.podsync.adapters.node_facts_reader import (
 from services.podsync.adapters.node_placer import device_placer, read_node_placer, with_placement
 from services.podsync.adapters.placement_files import PlacementFiles
 from services.podsync.adapters.pod.subpaths import Subpaths
-from services.podsync.adapters.steady_clock import SteadyClock
+from services.podsync.adapters.steady_clock import RECORD, SteadyClock
 from services.podsync.adapters.story import StoryFiles
 from services.podsync.controllers.cpu_metrics import CpuMetrics
 from services.podsync.controllers.eviction import Eviction
@@ -81,8 +81,9 @@ class PodSyncService:
         self.checkpoint = Checkpoint(state / "pods", spare / "pods")
         self.node_checkpoint = Checkpoint(state / "node", spare / "node")
         node = self.node_checkpoint.load_all()
-        machine = start_of_programs() if groups else boot_id()
-        steady = SteadyClock(clock, self.node_checkpoint, node.get("boot", {}), machine)
+        last_start = node.get(RECORD, {})
+        machine = start_of_programs(str(last_start.get("machine") or "")) if groups else boot_id()
+        steady = SteadyClock(clock, self.node_checkpoint, last_start, machine)
         self.stories = StoryFiles(state / "stories", steady.boot, machine_started=steady.machine_started)
         resources = read_node_resources(config)
         facts = read_node_facts(config, resources, cgroup_v2=cgroup_layout.find_hierarchies().unified is not None)

@@ -25,10 +25,10 @@ class SteadyClock:
         present boot."""
         self._clock = clock
         base = last.get("base")
-        same = isinstance(base, float) and last.get("machine") == machine
-        self.machine_started = bool(last) and not same
         self.earlier_machine = str(last.get("machine") or "")  # identity, "" = not known
-        self._base: float = base if same and isinstance(base, float) else clock.wall() - clock.monotonic()
+        self.machine_started = bool(last) and not (isinstance(base, float) and last.get("machine") == machine)
+        is_same_boot = machine.split()[:1] == self.earlier_machine.split()[:1]  # of which monotonic seconds are
+        self._base: float = base if is_same_boot and isinstance(base, float) else clock.wall() - clock.monotonic()
         self._reported = self.skew = clock.wall() - clock.monotonic() - self._base
         count = last.get("count", 0)
         self.boot = count + 1 if isinstance(count, int) else int(clock.wall())

@@ -30,3 +30,11 @@ def test_without_systemd_it_is_the_boot(tmp_path: Path, monkeypatch: pytest.Monk
     assert start_of_programs() == boot_id()
     systemctl(tmp_path, "echo System has not been booted with systemd >&2; exit 1")
     assert start_of_programs() == boot_id() != ""
+
+
+def test_where_systemd_does_not_answer_programs_are_not_taken_for_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert start_of_programs(f"{boot_id()} 5178") == f"{boot_id()} 5178"
+    assert start_of_programs("another-boot 5178") == start_of_programs("") == boot_id()
