@@ -48,7 +48,7 @@ class VolumeType(msgspec.Struct, frozen=True, kw_only=True):
 
     def why_unmounted(self, name: str) -> str:
         """Return why no volume of this type, which has this name, is mounted, and what to use instead."""
-        why = f"was removed in Kubernetes {self.removed}" if self.removed else "is not supported by this agent"
+        why = f"was removed in Kubernetes {self.removed}"
         why = f"needs the feature gate {self.gate}, which Kubernetes 1.36 has locked" if self.gate else why
         return f"the volume plugin {name} {why}: use {self.instead}"
 
@@ -140,7 +140,12 @@ TYPES: dict[str, VolumeType] = {
         required=("targetPortal", "iqn"),
         secret="secretRef",
     ),
-    "fc": VolumeType(fields={}, instead="the CSI driver of the storage array"),
+    "fc": VolumeType(
+        fields={"targetWWNs": ListOf(_S), "lun": _I32, "wwids": ListOf(_S), "fsType": _S, "readOnly": _B},
+        mounted=True,
+        mounted_persistent=True,
+        directory="kubernetes.io~fc",
+    ),
     "gitRepo": VolumeType(
         fields={"repository": _S, "revision": _S, "directory": _S},
         directory="kubernetes.io~git-repo",

@@ -53,7 +53,7 @@ _VOLUMES: dict[str, Object] = {
     "projected": {"projected": {"sources": [{"secret": {"name": "s"}}, {"downwardAPI": {"items": [_FIELD]}}]}},
 }
 _UNMOUNTED = (
-    "cephfs", "fc", "flocker", "gitRepo", "glusterfs", "photonPersistentDisk", "quobyte", "rbd", "scaleIO",
+    "cephfs", "flocker", "gitRepo", "glusterfs", "photonPersistentDisk", "quobyte", "rbd", "scaleIO",
     "storageos",
 )  # fmt: skip
 _UNSUPPORTED: dict[str, Object] = {

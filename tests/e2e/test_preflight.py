@@ -83,7 +83,7 @@ async def test_preflights_verdict_on_pods_of_all_kinds_is_what_becomes_of_them(t
         (pods / f"{pod['metadata']['name']}.json").write_text(json.dumps(pod))
     (tmp_path / "objects.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": OBJECTS}))
     names = {pod["metadata"]["name"] for pod in (*supported, *lacking)}
-    assert (len(names), len(lacking)) == (49, 18)
+    assert (len(names), len(lacking)) == (47, 16)
     async with World(config=STATIC_CPUS) as world:
         verdicts = await expected(world, pods)
         assert verdicts.keys() == names

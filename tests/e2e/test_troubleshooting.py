@@ -44,7 +44,6 @@ def pod(name: str, volume: Object | None = None, spec: Object | None = None, **c
 
 
 NFS = {"nfs": {"server": "127.0.0.1", "path": "/none"}}
-FC = {"fc": {"targetWWNs": ["50060e801049cfd1"], "lun": 0}}
 # No test shuts this machine down; tests/service/podsync/test_node_shutdown.py shows the message.
 IN_A_SHUTDOWN = "nothing: it is rejected (Pod was rejected: Pod was rejected as the node is shutting down.)"
 PODS = [
@@ -64,7 +63,6 @@ PODS = [
     pod("secret", {"secret": {"secretName": "absent"}}),
     pod("hostpath", {"hostPath": {"path": "/none/none", "type": "Directory"}}),
     pod("nfs", NFS),
-    pod("fc", FC),
     pod("flocker", {"flocker": {"datasetName": "d"}}),
 ]
 

@@ -29,13 +29,26 @@ class ScsiDisks:
                 found.append(DeviceMap(block.name, read(block / "dm" / "name"), read(block / "dm" / "uuid"), paths))
         return found
 
+    def links(self, folder: str) -> dict[str, str]:
+        """Return the links in a directory of /dev/disk, with the names of the devices that they lead to."""
+        found = sorted((self.dev / "disk" / folder).glob("*"))
+        return {link.name: link.readlink().name for link in found if link.is_symlink()}
+
+    def has_map(self, disks: Sequence[str]) -> bool:
+        """Return whether there is a multipath map above the disks."""
+        return multipath_above(disks, self.maps()) is not None
+
+    def scan_all(self) -> None:
+        """Let every host bus adapter look for disks."""
+        for host in sorted((self.sys / "class" / "scsi_host").glob("host*")):
+            with contextlib.suppress(OSError):  # one that is being removed holds up no other
+                write(host / "scan", "- - -")
+
     def best(self, disks: Sequence[str], seconds: float) -> str:
         """Return the path of the multipath map above the disks, which is awaited for so long, else of the first
         disk."""
+        wait_until(lambda: self.has_map(disks), seconds)
         found = multipath_above(disks, self.maps())
-        if found is None and seconds:
-            wait_until(lambda: multipath_above(disks, self.maps()) is not None, seconds)
-            found = multipath_above(disks, self.maps())
         return os.path.realpath(self.dev / (disks[0] if found is None else found.name))
 
     def is_used(self, name: str) -> bool:

@@ -6,10 +6,8 @@ import time
 from pathlib import Path
 
 from services.volume.adapters.iscsi_initiator import IscsiInitiator
-from services.volume.adapters.volume_usage import usage_of_device, usage_of_filesystem
 from services.volume.core.files.object_key import ObjectKey
 from services.volume.core.files.payload import SetUpInputs
-from services.volume.core.operations.outcome import VolumeReading
 from services.volume.core.specs.iscsi_volume import (
     Attached,
     Chap,
@@ -22,9 +20,8 @@ from services.volume.core.specs.iscsi_volume import (
     volume_name_of,
 )
 from services.volume.core.specs.persistent_volume import PersistentVolume
-from services.volume.core.specs.scsi_disks import use_of
+from services.volume.core.specs.scsi_disks import persistent_use, use_of
 from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
-from services.volume.plugins.plugin import MeasuredVolumePlugin
 from services.volume.plugins.scsi_disk import ScsiDiskPlugin
 from shared.model import objects
 from shared.model.fields import dictionary, text
@@ -37,7 +34,7 @@ MAX_ATTACH_SECONDS = 60.0  # after which portals that fail are not tried again, 
 MULTIPATH_SECONDS = 10.0  # in which the multipath map of several portals appears
 
 
-class IscsiPlugin(ScsiDiskPlugin[IscsiDisk], MeasuredVolumePlugin[IscsiDisk]):
+class IscsiPlugin(ScsiDiskPlugin[IscsiDisk]):
     """Mounts iscsi volumes."""
 
     name = "kubernetes.io/iscsi"
@@ -57,31 +54,15 @@ class IscsiPlugin(ScsiDiskPlugin[IscsiDisk], MeasuredVolumePlugin[IscsiDisk]):
         reference = dictionary(source.get("secretRef"))
         namespace = text(reference.get("namespace")) or objects.namespace(pod)
         key = ObjectKey("VolumeSecret", namespace, text(reference.get("name"))) if reference.get("name") else None
-        use = use_of(
-            pod,
-            source,
-            persistent.mount_options,
-            read_only=persistent.read_only or source.get("readOnly") is True,
-            block=persistent.block,
-            persistent_volume=persistent.name,
-        )
+        use = persistent_use(pod, persistent, source)
         return cls._spec(iscsi_disk(source, persistent.name, key, use), persistent.node)
 
     @classmethod
     def _spec(cls, disk: IscsiDisk | str, node: Node) -> VolumeSpec | Refused:
         if isinstance(disk, str):
             return Refused(disk)
-        return VolumeSpec(
-            plugin=cls.name,
-            source=disk,
-            volume_name=disk.volume_name,
-            attachable=not node.attaches,
-            block=disk.use.block,
-            read_only=disk.use.read_only,
-            selinux_relabel=not disk.use.read_only and not disk.use.block,
-            objects=frozenset({disk.secret} if disk.secret is not None else ()),
-            served_by=disk.iqn,
-        )
+        needed = frozenset({disk.secret} if disk.secret is not None else ())
+        return cls.spec_of(disk, node, objects=needed, served_by=disk.iqn)
 
     @property
     def _initiator(self) -> IscsiInitiator:
@@ -149,13 +130,6 @@ class IscsiPlugin(ScsiDiskPlugin[IscsiDisk], MeasuredVolumePlugin[IscsiDisk]):
     def folders(self, top: Path) -> list[Path]:
         """Return the directories of the interfaces."""
         return sorted(folder for folder in top.glob("iface-*") if folder.is_dir())
-
-    def usage(self, uid: str, volume: str, source: IscsiDisk) -> VolumeReading:
-        """Return how full the file system is, or how large the block device is."""
-        if source.use.block:
-            link = self._directories.block_link(uid, self.name, volume)
-            return VolumeReading(usage_of_device(link, self._clock.wall()))
-        return VolumeReading(usage_of_filesystem(self._directories.volume(uid, self.name, volume), self._clock.wall()))
 
 
 def _iface(directory: Path) -> str:

@@ -14,6 +14,7 @@ from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.csi import CsiPlugin
 from services.volume.plugins.downward_api import DownwardApiPlugin
 from services.volume.plugins.empty_dir import EmptyDirPlugin
+from services.volume.plugins.fc import FcPlugin
 from services.volume.plugins.flex_volume import FlexVolumePlugin
 from services.volume.plugins.git_repo import GitRepoPlugin
 from services.volume.plugins.host_path import HostPathPlugin
@@ -45,6 +46,7 @@ PLUGINS: Plugins = {
     "gitRepo": GitRepoPlugin,
     "flexVolume": FlexVolumePlugin,
     "iscsi": IscsiPlugin,
+    "fc": FcPlugin,
 }
 _DEFAULT = "emptyDir"  # the type of a volume without any source, as in the API
 

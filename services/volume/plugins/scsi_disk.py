@@ -10,7 +10,7 @@ import json
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -24,10 +24,13 @@ from services.volume.adapters.block_maps import map_device, remove_link, remove_
 from services.volume.adapters.mounts import bind_with_options, is_mount_point, mount_table, unmount_all
 from services.volume.adapters.ownership import OwnershipChange, belongs_to_group, give_to_group
 from services.volume.adapters.scsi_disks import ScsiDisks
+from services.volume.adapters.volume_usage import usage_of_device, usage_of_filesystem
+from services.volume.core.files.object_key import ObjectKey
 from services.volume.core.files.payload import SetUpInputs
-from services.volume.core.operations.outcome import FoundDevice, FoundVolume, PluginEvent
+from services.volume.core.operations.outcome import FoundDevice, FoundVolume, PluginEvent, VolumeReading
 from services.volume.core.specs.scsi_disks import DiskUse
-from services.volume.plugins.plugin import AttachError, BlockVolumePlugin
+from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
+from services.volume.plugins.plugin import AttachError, BlockVolumePlugin, MeasuredVolumePlugin
 from shared.files.atomic import remove_unfinished, write_atomically
 from shared.files.regular_file import read_regular_file
 from shared.files.tree_removal import RemovalProgress
@@ -43,7 +46,7 @@ _FOLDERS = "/"  # the lock of the directories of interfaces
 _MAX_RECORD_BYTES = 1 << 16
 
 
-class ScsiDisk(Protocol):
+class ScsiDisk(Hashable, Protocol):
     """The source of a volume. `directory`: below those of the plugin."""
 
     @property
@@ -61,7 +64,7 @@ class ScsiDisk(Protocol):
 Disk = TypeVar("Disk", bound=ScsiDisk)
 
 
-class ScsiDiskPlugin(BlockVolumePlugin[Disk]):
+class ScsiDiskPlugin(BlockVolumePlugin[Disk], MeasuredVolumePlugin[Disk]):
     """A type of volume on SCSI disks."""
 
     persistent = True
@@ -71,6 +74,25 @@ class ScsiDiskPlugin(BlockVolumePlugin[Disk]):
     record_inside: ClassVar[str] = ""  # the kubelet's own record, below the mount, "" = it has none
     _locks: ClassVar[WeakValueDictionary[str, threading.Lock]] = WeakValueDictionary()
     _finding: ClassVar[threading.Lock] = threading.Lock()
+
+    @classmethod
+    def spec_of(
+        cls, disk: Disk | str, node: Node, *, objects: frozenset[ObjectKey] = frozenset(), served_by: str = ""
+    ) -> VolumeSpec | Refused:
+        """Return the spec of a volume on this disk; refuse it where there is only a reason why it has none."""
+        if isinstance(disk, str):
+            return Refused(disk)
+        return VolumeSpec(
+            plugin=cls.name,
+            source=disk,
+            volume_name=disk.volume_name,
+            attachable=not node.attaches,
+            block=disk.use.block,
+            read_only=disk.use.read_only,
+            selinux_relabel=not disk.use.read_only and not disk.use.block,
+            objects=objects,
+            served_by=served_by,
+        )
 
     @abstractmethod
     def attach(self, disk: Disk, gathered: SetUpInputs) -> str:
@@ -219,6 +241,13 @@ class ScsiDiskPlugin(BlockVolumePlugin[Disk]):
             if is_map and (path / uid).exists() and bound.get(path, mapped) == mapped:
                 unmap_device(path, uid)
         remove_link(link)
+
+    def usage(self, uid: str, volume: str, source: Disk) -> VolumeReading:
+        """Return how full the file system is, or how large the block device is."""
+        if source.use.block:
+            link = self._directories.block_link(uid, self.name, volume)
+            return VolumeReading(usage_of_device(link, self._clock.wall()))
+        return VolumeReading(usage_of_filesystem(self._directories.volume(uid, self.name, volume), self._clock.wall()))
 
     def reconstruct(self, uid: str) -> list[FoundVolume]:
         """Return a volume for each directory and for each link to a block device of the pod, with the disk that it is

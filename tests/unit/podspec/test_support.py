@@ -88,8 +88,15 @@ def test_the_supported_volumes_are_the_plugins() -> None:
 
 @pytest.mark.parametrize("kind", [*sorted(VOLUME_TYPES.keys() - set(CLAIMED)), "ofALaterRelease"])
 def test_a_volume_is_unsupported_exactly_where_it_is_refused(kind: str) -> None:
-    source = {"driver": "d", "path": "/p", "server": "s", "reference": "i", "secretName": "s", "name": "m"}
-    source |= {"targetPortal": "192.0.2.1", "iqn": "iqn.2026-11.com.example:x"}
+    source: dict[str, Any] = {
+        "driver": "d",
+        "path": "/p",
+        "server": "s",
+        "reference": "i",
+        "secretName": "s",
+        "name": "m",
+    }
+    source |= {"wwids": ["3600"], "targetPortal": "192.0.2.1", "iqn": "iqn.2026-11.com.example:x"}
     known = {field: source[field] for field in VOLUME_TYPES.get(kind, {}) if field in source}
     pod = mounting(volumes=[{"name": "v", kind: known}])
     refused = kind not in TRANSLATED and isinstance(volume_spec(pod, "v", NODE), Refused)
@@ -97,7 +104,7 @@ def test_a_volume_is_unsupported_exactly_where_it_is_refused(kind: str) -> None:
 
 
 def test_a_volume_that_no_container_uses_is_not_set_up() -> None:
-    volumes = [{"name": "v", "fc": {}}]
+    volumes = [{"name": "v", "rbd": {}}]
     assert found(a_pod(volumes=volumes)) == []
     assert found(a_pod({"volumeDevices": [{"name": "v", "devicePath": "/d"}]}, volumes=volumes)) != []
     debug = [{"name": "d", "volumeMounts": [{"name": "v"}, 3, None]}, {"name": "e", "volumeMounts": 3}]
@@ -145,7 +152,7 @@ def test_what_admission_rejects_for_good_is_unsupported(spec: dict[str, Any], re
 
 
 def test_the_gravest_comes_first() -> None:
-    pod = mounting({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}, volumes=[{"name": "v", "fc": {}}])
+    pod = mounting({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}, volumes=[{"name": "v", "rbd": {}}])
     pod["spec"]["os"] = {"name": "windows"}
     assert [one.effect for one in unsupported(pod)] == [Effect.REJECTED, Effect.WAITS]
 

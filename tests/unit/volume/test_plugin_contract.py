@@ -20,6 +20,7 @@ from services.volume.core.specs.flex_volume import Answer
 from services.volume.core.specs.persistent_volume import PersistentVolume
 from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins import csi_staging, flex_volume, git_repo, local, nfs, scsi_disk
+from services.volume.plugins.fc import FcPlugin
 from services.volume.plugins.flex_volume import FlexVolumePlugin
 from services.volume.plugins.iscsi import IscsiPlugin
 from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePlugin
@@ -47,6 +48,7 @@ EXAMPLES: dict[str, Any] = {
     "nfs": {"server": "storage", "path": "/export"},
     "csi": {"driver": CSI_DRIVER},
     "iscsi": {"targetPortal": "192.0.2.1", "iqn": "iqn.2026-11.com.example:x", "lun": 0},
+    "fc": {"targetWWNs": ["50060e801049cfd1"], "lun": 0},
     "flexVolume": {"driver": "vendor/driver", "secretRef": {"name": "s"}},
     "gitRepo": {"repository": "https://git.example/app", "directory": "app", "revision": "main"},
     "projected": {
@@ -179,7 +181,8 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Ite
     monkeypatch.setattr(FlexDrivers, "capabilities", lambda self, driver: Answer())
     monkeypatch.setattr(FlexDrivers, "call", call_flex_driver)
     monkeypatch.setattr(local, "unmount", lambda path: mounts.discard(str(path)))
-    monkeypatch.setattr(IscsiPlugin, "attach", lambda self, disk, gathered: "/dev/disk")
+    for plugin in (IscsiPlugin, FcPlugin):
+        monkeypatch.setattr(plugin, "attach", lambda self, disk, gathered: "/dev/disk")
     monkeypatch.setattr(scsi_disk, "format_and_mount", lambda device, path, *_, **__: mounts.add(str(path)))
     monkeypatch.setattr(scsi_disk, "bind_with_options", lambda device, path, options: mounts.add(str(path)))
     monkeypatch.setattr(scsi_disk, "is_mount_point", lambda path: str(path) in mounts)

@@ -144,7 +144,6 @@ def test_a_medium_with_a_size_that_is_none_is_refused(medium: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        ("fc", "the volume plugin fc is not supported by this agent: use the CSI driver of the storage array"),
         ("rbd", f"the volume plugin rbd was removed in Kubernetes 1.31: use {OF_DRIVER} rbd.csi.ceph.com"),
         ("ofALaterRelease", "the volume plugin ofALaterRelease is not known"),
     ],

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from services.volume.core.specs.persistent_volume import PersistentVolume
 from services.volume.core.specs.pod_fields import changes_group_always, fs_group
 from shared.model.fields import text
 from shared.model.objects import Object
@@ -57,6 +58,18 @@ def use_of(
         fs_group=fs_group(pod),
         always=changes_group_always(pod),
         persistent_volume=persistent_volume,
+    )
+
+
+def persistent_use(pod: Object, persistent: PersistentVolume, source: Object) -> DiskUse:
+    """Return how the pod uses the disk of a PersistentVolume with this source."""
+    return use_of(
+        pod,
+        source,
+        persistent.mount_options,
+        read_only=persistent.read_only or source.get("readOnly") is True,
+        block=persistent.block,
+        persistent_volume=persistent.name,
     )
 
 
