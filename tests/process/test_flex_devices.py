@@ -204,6 +204,15 @@ def test_the_agent_binds_and_unmounts_where_the_driver_mounts_devices_only(tmp_p
             subprocess.run(("umount", "--quiet", str(path)), check=False)
 
 
+def test_a_type_that_shows_the_host_is_not_mounted_for_a_driver_that_mounts_no_devices(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.install("flex_driver.sh")
+    (machine.here / "mountdevice").touch()  # the agent mounts
+    with pytest.raises(OSError, match="no file system of type 'fuse.sh' is mounted for a pod"):
+        machine.mount_device(fsType="fuse.sh")
+    assert not is_mount_point(machine.device)
+
+
 def test_without_an_attach_detach_controller_it_is_refused() -> None:
     pod = {**POD, "spec": {"volumes": [{"name": "v", "flexVolume": {"driver": "acme/disk"}}]}}
     found = volume_spec(pod, "v", Node(alone=True, flex_attaches=True))

@@ -12,6 +12,7 @@ from services.volume.core.operations.file_systems import (
     has_uncorrected_errors,
     make_command,
     type_on_device,
+    why_not_mounted,
 )
 from shared.process.crash import crash_point
 
@@ -31,6 +32,7 @@ def is_block_device(path: str) -> bool:
 def format_and_mount(device: str, target: Path, filesystem: str, options: Iterable[str], *, read_only: bool) -> None:
     """Mount the file system of a device; where it has neither a file system nor partitions, make one of this type
     first. Data is never overwritten. Raises OSError."""
+    _require_mounted(filesystem)
     listed = sorted({*options, *(("ro",) if read_only else ()), "defaults"})
     busy = f"device {device} is being looked at, formatted or mounted by another process"
     with locked(device, busy) as lock:  # a mkfs that a killed process began must end before the device is read again
@@ -59,6 +61,7 @@ def mount_filesystem(
     """Run the program `mount`, which knows the options and helpers of every file system. `found`: the type of the file
     system on a device. The source and the target are never read as options. `keep_open`: as of `run`. Raises OSError
     with the kubelet's text."""
+    _require_mounted(filesystem)
     arguments = ["-t", filesystem, *(["-o", ",".join(options)] if options else []), "--", source, str(target)]
     mounted = run_with_helpers("mount", *arguments, keep_open=keep_open)
     if mounted.code != 0:
@@ -81,6 +84,11 @@ def grow(device: str, mounted_at: Path, filesystem: str) -> None:
         raise OSError(
             errno.EIO, f"resize of device {device} failed: {command[0]}: exit status {done.code}: {done.output}"
         )
+
+
+def _require_mounted(filesystem: str) -> None:
+    if why := why_not_mounted(filesystem):
+        raise OSError(errno.EINVAL, why)
 
 
 def _probe_type(device: str) -> str:

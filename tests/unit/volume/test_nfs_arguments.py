@@ -1,4 +1,4 @@
-"""What the program mount receives for an nfs volume: no value of a pod is an option of the program."""
+"""What the program mount receives: no value of a pod is an option of the program, or a type that shows the host."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,6 +41,29 @@ def test_the_source_of_a_mount_is_no_option_of_the_program(monkeypatch: pytest.M
     monkeypatch.setattr(block_devices, "run_with_helpers", run)
     block_devices.mount_filesystem("--bind", Path("/target"), "nfs", ["ro"])
     assert commands == [("mount", "-t", "nfs", "-o", "ro", "--", "--bind", "/target")]
+
+
+@pytest.mark.parametrize(
+    "filesystem", ["proc", "sysfs", "devtmpfs", "debugfs", "bpf", "cgroup2", "fuse.bash", "ext4,proc", "../x", "", "-a"]
+)
+def test_what_shows_the_host_or_runs_a_program_is_no_file_system_of_a_device(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, filesystem: str
+) -> None:
+    commands = list[tuple[str, ...]]()
+
+    def run(*command: str, **_: object) -> ProgramResult:
+        commands.append(command)
+        return ProgramResult(0, "TYPE=ext4")
+
+    monkeypatch.setattr(block_devices, "run", run)
+    monkeypatch.setattr(block_devices, "run_with_helpers", run)
+    device = tmp_path / "device"
+    device.touch()
+    with pytest.raises(OSError, match=r"no file system of type .* is mounted for a pod"):
+        block_devices.mount_filesystem(str(device), tmp_path, filesystem, ["rw"])
+    with pytest.raises(OSError, match=r"no file system of type .* is mounted for a pod"):
+        block_devices.format_and_mount(str(device), tmp_path, filesystem, (), read_only=False)
+    assert commands == []
 
 
 def test_the_unmount_is_forced_where_the_server_does_not_answer(

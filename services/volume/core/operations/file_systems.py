@@ -1,8 +1,21 @@
-"""Decides whether a block device is empty, and which programs make and grow its file system (volumes.md 18)."""
+"""Decides whether a block device is empty, which programs make and grow its file system (volumes.md 18), and which
+types of file systems are mounted for a pod."""
 
 _MAKE = {"ext3": ("-F", "-m0"), "ext4": ("-F", "-m0"), "xfs": ("-f",)}
 _NOTHING_FOUND = 2  # exit status of blkid
 _UNCORRECTED = 4  # exit status of fsck
+# Those that have their data from the source of the mount. A pod may name another type, such as proc, which shows the
+# host itself, or one of FUSE, which lets mount run a program that the type names.
+_MOUNTED = frozenset({
+    "auto", "bcachefs", "btrfs", "ceph", "cifs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "gfs2", "hfsplus",
+    "iso9660", "jfs", "lustre", "nfs", "nfs4", "nilfs2", "ntfs", "ntfs3", "ocfs2", "reiserfs", "smb3", "squashfs",
+    "tmpfs", "udf", "vfat", "xfs", "zfs",
+})  # fmt: skip
+
+
+def why_not_mounted(filesystem: str) -> str:
+    """Return why no file system of this type is mounted for a pod, "" = it is."""
+    return "" if filesystem in _MOUNTED else f"no file system of type {filesystem!a} is mounted for a pod"
 
 
 def type_on_device(code: int, output: str) -> str | None:
