@@ -1,6 +1,8 @@
 """Devices of FlexVolume drivers that attach volumes: drivers in sh and Python that work, fail and hang."""
 
+import errno
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -204,11 +206,30 @@ def test_the_agent_binds_and_unmounts_where_the_driver_mounts_devices_only(tmp_p
             subprocess.run(("umount", "--quiet", str(path)), check=False)
 
 
+def test_a_volume_whose_server_is_dead_is_found_again_without_a_look_at_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.mount_device()
+    path, lstat = machine.set_up(), os.lstat
+
+    def fail(looked_at: Any, *rest: Any, **more: Any) -> os.stat_result:
+        if str(looked_at) in (str(machine.device), str(path)):
+            raise OSError(errno.EIO, "as xfs has it on a disk that is gone")
+        return lstat(looked_at, *rest, **more)
+
+    machine.restart()
+    with monkeypatch.context() as dead:
+        dead.setattr(os, "lstat", fail)
+        assert machine.found() == (["acme/disk/pv-1"], ["acme/disk/pv-1"])
+        machine.tear_down()
+        assert machine.calls()[-1] == f"unmount {path}"
+
+
 def test_a_type_that_shows_the_host_is_not_mounted_for_a_driver_that_mounts_no_devices(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.install("flex_driver.sh")
     (machine.here / "mountdevice").touch()  # the agent mounts
-    with pytest.raises(OSError, match="no file system of type 'fuse.sh' is mounted for a pod"):
+    with pytest.raises(OSError, match=r"no file system of type 'fuse\.sh' is mounted for a pod"):
         machine.mount_device(fsType="fuse.sh")
     assert not is_mount_point(machine.device)
 

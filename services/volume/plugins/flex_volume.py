@@ -121,7 +121,7 @@ class FlexVolumePlugin(
     def unmount_device(self, volume_name: str) -> None:
         """Let the driver unmount the device, unless it is still mounted elsewhere, and remove its directory."""
         path = self._device(volume_name)
-        if not os.path.lexists(path):
+        if not _is_there(path):
             return
         if others := references(mount_table(), str(path)):
             text = f'the device mount path "{path}" is still mounted by other references [{" ".join(others)}]'
@@ -189,7 +189,7 @@ class FlexVolumePlugin(
         """Let the driver unmount the volume, and remove its directory."""
         for folder in self._folders(uid):
             path = self._directories.volume(uid, folder.name, volume)
-            if os.path.lexists(path):
+            if _is_there(path):
                 self._flex.require_ended(_driver(folder), path)
                 self._unmount(_driver(folder), path, "unmount")
 
@@ -228,7 +228,7 @@ class FlexVolumePlugin(
         for folder in self._folders(uid):
             for name in self._directories.volumes_of(uid, folder.name):
                 device = f"{_driver(folder)}/{name}"
-                is_there = os.path.lexists(self._device(device))
+                is_there = _is_there(self._device(device))
                 found[name] = unique_name(self.name, device) if is_there else found.get(name, "")
         return [FoundVolume(name, self.name, unique_name=device) for name, device in sorted(found.items())]
 
@@ -278,6 +278,14 @@ class FlexVolumePlugin(
     def _give_to_group(self, uid: str, path: Path, source: FlexVolume, group: int) -> None:
         if source.always or not belongs_to_group(path, group):
             give_to_group(path, group, visited=OwnershipChange(uid, path, self._clock, self.report).visited)
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether the directory exists. A look at what is mounted there would fail or hang with a dead server."""
+    try:
+        return path in path.parent.iterdir()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _driver(folder: Path) -> str:
