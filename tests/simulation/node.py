@@ -80,7 +80,7 @@ class Node:
             events=workload.runtime_events,
         )
         self.oracle.runtime = self.users.runtime = self.runtime
-        self.boot = "boot 1"  # the identity of the machine's start, and of the agent's
+        self.boot = "boot-1"  # the identity of the machine's start, and of the agent's
         self.plugin: SimulatedPlugin | None = None
         if workload.plugin is not None:
             self.plugin = SimulatedPlugin(
@@ -262,7 +262,7 @@ class Node:
             self.oracle.runtime_is_empty()
         shutil.rmtree(self.config.run_dir, ignore_errors=True)
         self._write_credentials()
-        self.boot = f"boot {int(self.boot[5:]) + 1}"
+        self.boot = f"boot-{int(self.boot[5:]) + 1}"
 
     def is_armed_at(self, name: str) -> bool:
         """Return whether the incarnation that runs now would be killed at this point."""

@@ -50,7 +50,7 @@ def surroundings(node: Node, seed: int) -> Iterator[None]:
             mock.patch("shared.process.crash._claim", lambda _at, name: node.crash_point(name)),
             mock.patch("services.podsync.controllers.pod_workers.is_armed", node.is_armed_at),
             mock.patch("services.podsync.service.boot_id", lambda: node.boot),
-            mock.patch("services.podsync.service.start_of_programs", lambda: node.boot),
+            mock.patch("services.podsync.service.start_of_programs", lambda _: node.boot),
             mock.patch("services.podsync.service.supervisor_generation", lambda: node.boot),
             patches.machine(),
             patches.without_placement() if node.plugin is None else patches.with_placement(node.plugin),

@@ -98,7 +98,7 @@ def boot_of(machine: str) -> Iterator[None]:
     """While it holds, the machine has this boot id."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("boot_id", "start_of_programs"):
-            patch.setattr(podsync_service, name, lambda: machine)
+            patch.setattr(podsync_service, name, lambda *_: machine)
         yield
 
 
