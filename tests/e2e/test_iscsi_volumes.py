@@ -4,6 +4,7 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -191,6 +192,48 @@ def test_a_volume_with_a_name_of_the_initiator_has_an_interface_of_its_own(machi
     wanted = {"iface.transport_name": "tcp", "iface.initiatorname": "iqn.2026-11.com.example:me", "iface.mtu": "9000"}
     assert machine.database()["iface"] == {name: wanted}
     assert [key.split()[-1] for key in machine.database()["node"]] == [name]
+    end(machine)
+    assert machine.database()["iface"] == {}
+
+
+def test_two_volumes_with_one_disk_or_one_interface_do_not_end_each_other(
+    machine: IscsiMachine, tmp_path: Path
+) -> None:
+    # A block volume of LUN 0 at another portal of the same target name, which is another disk there.
+    image = tmp_path / "other.img"
+    subprocess.run(["truncate", "-s", "64M", str(image)], check=True)
+    other = output("losetup", "-f", "--show", str(image))
+    machine.targets[OTHER] = {"iqn": IQN, "luns": {"0": Path(other).name}}
+    machine.offer()
+    machine.start("b", persistent(targetPortal=OTHER))
+    machine.start("a", inline())
+    machine.stop("a")
+    machine.plugin.unmount_device(inline().volume_name)
+    assert not (machine.world / "sys/block" / Path(other).name / "device/delete").read_text().strip()
+    end(machine)
+
+
+def test_a_disk_that_a_block_volume_has_stays(machine: IscsiMachine) -> None:
+    machine.start("b", persistent())
+    short = inline(targetPortal=PORTAL.removesuffix(":3260"))
+    with pytest.raises(OSError, match="is in use, but not by this volume"):
+        machine.start("a", short)
+    machine.plugin.unmount_device(short.volume_name)
+    deleted = machine.world / "sys/block" / Path(machine.device).name / "device/delete"
+    assert not deleted.read_text().strip() and len(machine.sessions()) == 1
+    end(machine)
+
+
+def test_an_interface_stays_while_a_volume_of_another_target_has_it(machine: IscsiMachine) -> None:
+    machine.targets[PORTAL]["luns"]["1"] = machine.targets[PORTAL]["luns"]["0"]
+    machine.offer()
+    own: dict[str, Any] = {"initiatorName": f"{IQN}.me"}
+    machine.start("a", inline(**own))
+    with pytest.raises(AttachError):
+        machine.start("b", inline(iqn=f"{IQN}.gone", **own))
+    assert machine.database()["iface"]
+    machine.plugin.unmount_device(inline(iqn=f"{IQN}.gone", **own).volume_name)
+    assert machine.database()["iface"]
     end(machine)
     assert machine.database()["iface"] == {}
 

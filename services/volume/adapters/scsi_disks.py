@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import stat
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -52,12 +53,15 @@ class ScsiDisks:
         return os.path.realpath(self.dev / (disks[0] if found is None else found.name))
 
     def is_used(self, name: str) -> bool:
-        """Return whether a file system, a program or a device above it has the device for itself."""
+        """Return whether a file system, a program or a device above it has the device for itself, or a pod has it as a
+        block device, which is a loop device on it."""
         try:
-            os.close(os.open(self.dev / name, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+            device = os.open(self.dev / name, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
+            number = os.fstat(device).st_rdev
+            os.close(device)
         except OSError as error:
             return error.errno == errno.EBUSY
-        return False
+        return any(number == _number(read(path)) for path in Path("/sys/block").glob("loop*/loop/backing_file"))
 
     def is_disk_used(self, disk: str) -> bool:
         """Return whether the disk is in use, by the multipath map above it or without one."""
@@ -82,6 +86,15 @@ class ScsiDisks:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 write(self.sys / "block" / path / "device" / "delete", "1")
         crash_point("volume.disk.removed")
+
+
+def _number(path: str) -> int:
+    """Return the number of a device, -1 = the path is none."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return -1
+    return found.st_rdev if stat.S_ISBLK(found.st_mode) else -1
 
 
 def _must(*command: str) -> None:

@@ -87,7 +87,7 @@ class IscsiPlugin(ScsiDiskPlugin[IscsiDisk]):
                 except OSError as error:
                     failure = error.strerror or str(error)
             if not found:
-                if disk.template:
+                if disk.template and not self._is_interface_shared(disk):
                     self._initiator.remove_interface(disk.iface)
                 raise OSError(errno.EIO, f"failed to get any path for iscsi disk, last err seen: {failure}")
             late = time.monotonic() - began > MAX_ATTACH_SECONDS
@@ -96,6 +96,9 @@ class IscsiPlugin(ScsiDiskPlugin[IscsiDisk]):
                 break
         return [found[portal] for portal in disk.portals if portal in found]
 
+    def _is_interface_shared(self, disk: IscsiDisk) -> bool:
+        return any(other.iface == disk.iface for other in self._others(self._root / disk.directory))
+
     def detach(self, directory: Path, record: Object) -> None:
         """Remove the disk of every session, and log out of portals that no other volume needs."""
         disk = attached(record, directory.name, _iface(directory))
@@ -103,15 +106,22 @@ class IscsiPlugin(ScsiDiskPlugin[IscsiDisk]):
             return
         with self.locked(disk.iqn):
             self._initiator.require_ended(disk.iqn)
-            sessions = [one for one in self._initiator.sessions() if (one.iqn, one.iface) == (disk.iqn, disk.iface)]
-            if paths := [one.disks[disk.lun] for one in sessions if disk.lun in one.disks]:
-                self.disks.remove(paths)
             others = self._others(directory)
+            # Another directory may be of this disk; the last one to go removes it.
+            needed = any(
+                other.lun == disk.lun and is_shared(disk, portal, [other])
+                for other in others
+                for portal in disk.portals
+            )
+            mine = (session_to(portal, disk.iqn, disk.iface, self._initiator.sessions()) for portal in disk.portals)
+            paths = {one.disks[disk.lun] for one in mine if one is not None and disk.lun in one.disks}
+            if paths and not needed:
+                self.disks.remove(sorted(paths))
             kept = [portal for portal in disk.portals if is_shared(disk, portal, others) or self._is_used(disk, portal)]
             for portal in disk.portals:
                 if portal not in kept:
                     self._initiator.log_out(disk, portal)
-            if disk.cloned and not kept:
+            if disk.cloned and not kept and all(other.iface != disk.iface for other in others):
                 self._initiator.remove_interface(disk.iface)
 
     def _others(self, directory: Path) -> list[Attached]:

@@ -143,6 +143,8 @@ class ScsiDiskPlugin(BlockVolumePlugin[Disk], MeasuredVolumePlugin[Disk]):
     def _mount(self, device: str, target: Path, source: Disk) -> str:
         use = source.use
         filesystem = use.filesystem or DEFAULT_TYPE
+        if self.disks.is_used(Path(device).name):
+            raise OSError(errno.EBUSY, f"the device {device} is in use, but not by this volume")
         try:
             format_and_mount(device, target, filesystem, use.options, read_only=use.read_only)
         except FilesystemMismatchError as error:
@@ -218,7 +220,7 @@ class ScsiDiskPlugin(BlockVolumePlugin[Disk], MeasuredVolumePlugin[Disk]):
     def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """Unmount the volume from the pod's directory, and remove the directory."""
         path = self._directories.volume(uid, self.name, volume)
-        if os.path.lexists(path):
+        if is_mount_point(path) or os.path.lexists(path):  # a look at the mount of a disk that is gone fails
             unmount_all(path)
             path.rmdir()
 
@@ -287,12 +289,14 @@ class ScsiDiskPlugin(BlockVolumePlugin[Disk], MeasuredVolumePlugin[Disk]):
         found = dict[Path, bool]()
         for top, is_map in ((self._root, False), (self._root / _MAPS, True)):
             for folder in self.folders(top):
-                for entry in sorted(folder.iterdir()):
-                    name = entry.name
+                with os.scandir(folder) as listed:
+                    # Its type is that of the directory below a mount: a look at the mount of a disk that is gone fails.
+                    entries = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in listed)
+                for name, is_directory in entries:
                     if name.startswith(".") and name.endswith(".json"):
                         found[folder / name.removeprefix(".").removesuffix(".json")] = is_map
-                    elif not name.startswith(".") and name != _MAPS and entry.is_dir():
-                        found[entry] = is_map
+                    elif not name.startswith(".") and name != _MAPS and is_directory:
+                        found[folder / name] = is_map
         return list(found.items())
 
     def others(self, directory: Path) -> Iterator[tuple[Path, Object]]:
