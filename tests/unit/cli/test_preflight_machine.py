@@ -101,7 +101,8 @@ def test_the_configuration_of_the_unit_is_evaluated(tmp_path: Path, monkeypatch:
         "authorization: {mode: AlwaysAllow}\n"
         "cpuManagerPolicy: none\nshutdownGracePeriod: 0s\nhairpinMode: none\nfailSwapOn: false\n"
     )
-    (tmp_path / "flags.env").write_text('KUBELET_KUBEADM_ARGS="--pod-infra-container-image=pause:3.10"\n')
+    words = "--network-plugin=cni --pod-infra-container-image=pause:3.10"
+    (tmp_path / "flags.env").write_text(f'KUBELET_KUBEADM_ARGS="{words}"\n')
     unit = properties(
         f"--config={tmp_path}/config.yaml",
         "$KUBELET_KUBEADM_ARGS",
@@ -116,7 +117,7 @@ def test_the_configuration_of_the_unit_is_evaluated(tmp_path: Path, monkeypatch:
     # Values that are the defaults, such as those that kubeadm writes, have no consequence.
     assert worst(found.findings) == ["hairpinMode: is accepted, but without effect yet"]
     notes = [finding.where for finding in found.findings if finding.severity is Severity.NOTE]
-    assert "--pod-infra-container-image" in notes
+    assert "--network-plugin" in notes
 
 
 def test_gates_that_are_on_and_not_read_are_named_once() -> None:
