@@ -82,6 +82,16 @@ OF_OTHER_TESTS = {
         *(f"volume.device.{step}" for step in ("probed", "formatted", "mounted")),
         *(f"volume.block.{step}" for step in ("linked", "bound", "locked", "unlocked", "unbound")),
     ),
+    "tests/e2e/test_iscsi_volumes.py": (
+        *(f"volume.disk.{step}" for step in ("recorded", "attached", "unmounted", "unmapped", "removed", "detached")),
+        *(f"volume.iscsi.{step}" for step in ("interface", "discovery", "discovered", "login", "logged_in")),
+        *(f"volume.iscsi.{step}" for step in ("logged_out", "forgotten")),
+    ),
+    "tests/e2e/test_docker_node.py": (
+        *(f"dockershim.sandbox.{step}" for step in ("created", "started", "emptied", "stopped", "removed")),
+        *(f"dockershim.network.{step}" for step in ("recorded", "added", "deleted")),
+        *(f"dockershim.container.{step}" for step in ("created", "started", "stopped", "removed")),
+    ),
     "tests/service/volume/test_csi_kills.py": tuple(
         f"volume.csi.{step}.{method}" for step in ("calling", "answered") for method in CSI_METHODS
     ),
