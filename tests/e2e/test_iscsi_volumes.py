@@ -1,6 +1,7 @@
 """iscsi volumes on loop devices, with a double of iscsiadm: logged in once, shared, logged out; whatever is killed."""
 
 import errno
+import json
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -146,6 +147,14 @@ def test_of_two_portals_one_may_fail_and_is_tried_five_times(machine: IscsiMachi
     machine.offer()
     with pytest.raises(AttachError, match=r"failed to get any path for iscsi disk, last err seen: .*refused"):
         machine.start("a", inline(portals=[OTHER]))
+    end(machine)
+
+
+def test_a_record_that_a_power_cut_left_empty_holds_up_no_login(machine: IscsiMachine) -> None:
+    empty = {"iface": {}, "discoverydb": {}, "node": {}, "empty": [f"{PORTAL} {IQN} default"]}
+    (machine.world / "database.json").write_text(json.dumps(empty))
+    (machine.start("a", inline()) / "data").write_text("kept")
+    assert f"{NODE} -o new" in machine.calls()
     end(machine)
 
 

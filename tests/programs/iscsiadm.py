@@ -76,7 +76,11 @@ def discoverydb(root: Path, verb: str, options: dict[str, str], database: Any, t
         return 24
     for offered, other in targets.items():
         if other["iqn"] == target["iqn"]:
-            database["node"].setdefault(key(offered, other["iqn"], options["-I"]), {})
+            name = key(offered, other["iqn"], options["-I"])
+            if name in database.get("empty", ()):
+                print(f"iscsiadm: Could not add/update [tcp:[hw=,ip=,net_if=,iscsi_if={options['-I']}] {name}]")
+            else:
+                database["node"].setdefault(name, {})
             print(f"{offered},1 {other['iqn']}")
     return 0
 
@@ -91,6 +95,9 @@ def node(root: Path, verb: str, options: dict[str, str], database: Any, targets:
             return 21
         for name in sessions:
             log_out(root, name)
+        return 0
+    if verb == "new":
+        known[key(portal, iqn, options["-I"])] = {}
         return 0
     if not records:
         print("iscsiadm: No records found")

@@ -97,12 +97,16 @@ class IscsiInitiator:
         _run(*discovery, "-o", "new")
         try:
             _set(chap.discovery, discovery, "discoverydb", where)
-            _must("sendtargets to", where, *discovery, "--discover")
+            offered = _must("sendtargets to", where, *discovery, "--discover").output
         except OSError:
             _run(*discovery, "-o", "delete")
             raise
         crash_point("volume.iscsi.discovered")
-        _run(*node, "-o", "update", "-n", "node.session.scan", "-v", "manual")  # an old iscsiadm does not know it
+        scan = (*node, "-o", "update", "-n", "node.session.scan", "-v", "manual")  # an old iscsiadm does not know it
+        if _run(*scan).code == _NO_RECORDS and disk.iqn in offered.split():
+            # A record that a power cut left empty is not replaced by a discovery, which does not fail.
+            _must("create", f"iscsi node of {where}", *node, "-o", "new")
+            _run(*scan)
         _set(chap.session, node, "iscsi node", where)
         crash_point("volume.iscsi.login")
         try:
