@@ -104,7 +104,7 @@ class IscsiInitiator:
         crash_point("volume.iscsi.discovered")
         scan = (*node, "-o", "update", "-n", "node.session.scan", "-v", "manual")  # an old iscsiadm does not know it
         if _run(*scan).code == _NO_RECORDS and disk.iqn in offered.split():
-            # A record that a power cut left empty is not replaced by a discovery, which does not fail.
+            # A discovery replaces no record that is empty, as a power cut may leave it, and does not fail.
             _must("create", f"iscsi node of {where}", *node, "-o", "new")
             _run(*scan)
         _set(chap.session, node, "iscsi node", where)
