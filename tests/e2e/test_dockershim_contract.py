@@ -122,7 +122,7 @@ class TestDocker(RuntimeContract):
 
 
 async def peer_of(url: str, protocol: str) -> SpdyPeer:
-    """A connection to the shim's streaming server."""
+    """Return a connection to the shim's streaming server."""
     parts = urlsplit(url)
     assert parts.port is not None
     return await SpdyPeer.connect(parts.port, parts.path, protocol)

@@ -24,5 +24,5 @@ def sorted_pods(admitted: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def holder(pod: Mapping[str, Any], container: str) -> Holder:
-    """Return the holder for a container, by its name, of the pod that is this item of `pods.admitted`."""
+    """Return a container by its name as a holder. `pod` is the item of `pods.admitted` of its pod."""
     return Holder(namespace=pod["namespace"], pod=pod["name"], uid=pod["uid"], container=container)

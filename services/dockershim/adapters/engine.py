@@ -19,7 +19,7 @@ Json = dict[str, Any]
 REQUEST_SECONDS = 120.0  # the kubelet's runtimeRequestTimeout; Docker gets no longer for one request
 _CANNOT_CONNECT = 900  # aiodocker's own
 _CODES = {400: "InvalidArgument", 404: "NotFound", 409: "FailedPrecondition", 501: "Unimplemented"}
-MAX_PULL_MESSAGE_BYTES = 4096
+MAX_ERROR_BYTES = 4096  # of the text of a refusal
 
 
 class Engine:
@@ -110,7 +110,7 @@ class Engine:
         return self.hijacked(f"containers/{container}/attach?{query}", {}, tty=tty)
 
     def hijacked(self, path: str, body: Json, *, tty: bool) -> Hijacked:
-        """Return the streams of a request."""
+        """Return the streams that Docker opens for a request with this path and body."""
         socket = self.endpoint.removeprefix("unix://")
         return Hijacked(socket, f"/{self._docker.api_version}/{path}", body, tty=tty)
 
@@ -173,7 +173,7 @@ class Engine:
         try:
             async with self._docker.session.request(method, url, params=query, json=body, timeout=timeout) as answer:
                 if answer.status >= 400:
-                    text = (await answer.content.read(MAX_PULL_MESSAGE_BYTES)).decode("utf-8", "replace")
+                    text = (await answer.content.read(MAX_ERROR_BYTES)).decode("utf-8", "replace")
                     raise DockerError(answer.status, _message_of(text))
                 yield answer
         except (DockerError, aiohttp.ClientError, OSError) as error:

@@ -86,7 +86,7 @@ class Hijacked:
         )
         await writer.drain()
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        status = head.split(" ", 2)[1]
+        status = [*head.split(" ", 2), ""][1]
         if status not in ("101", "200"):
             text = (await reader.read(_MAX_ERROR_BYTES)).decode("utf-8", "replace")
             writer.close()

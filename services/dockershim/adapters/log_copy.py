@@ -26,7 +26,7 @@ MAX_FILES = 5  # of Docker, which it may keep for one log
 
 
 class LogCopy:
-    """The copy of one log. `source` is Docker's file, `target` CRI's. The methods block; one thread calls them."""
+    """The copy of one log. `source` is Docker's file, `target` CRI's. The methods block; any thread may call them."""
 
     def __init__(self, source: Path, target: Path) -> None:
         self._source, self._target = source, target
@@ -48,7 +48,8 @@ class LogCopy:
             self._open_source(files[0][0])
 
     def reopen(self) -> None:
-        """Open the target again, which was renamed. Raises OSError."""
+        """Go on in a new file under the name of the target, which was renamed. Raises OSError; the next `copy` tries
+        again to open it."""
         with self._busy:
             if not self.ended:
                 self._close_target()
@@ -79,6 +80,8 @@ class LogCopy:
                 self._busy.release()
 
     def _copy(self) -> None:
+        if self._output < 0 and not self.ended:
+            self._open_target()
         while not self.ended and (self._input >= 0 or self._open_source(self._source)):
             data = os.read(self._input, _CHUNK_BYTES)
             if data:
@@ -88,11 +91,13 @@ class LogCopy:
 
     def _take(self, data: bytes) -> None:
         *lines, rest = (self._rest + data).split(b"\n")
+        skipped = self._skipped_from, self._skipped
         entries = [entry for line in lines if (entry := parse_entry(line)) is not None and not self._is_copied(entry)]
         try:
             _write_all(self._output, b"".join(cri_line(entry) for entry in entries))
         except OSError:
             os.lseek(self._input, -len(data), os.SEEK_CUR)
+            self._skipped_from, self._skipped = skipped
             raise
         self._rest = rest if len(rest) <= MAX_ENTRY_BYTES else b""
 

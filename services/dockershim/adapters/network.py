@@ -4,8 +4,8 @@ The record of a sandbox is written before the first plugin runs, so that whateve
 all its plugins is repeated until it succeeds, also after the container was removed by hand.
 """
 
-import contextlib
 import json
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +29,8 @@ from services.dockershim.core.errors import CallError
 from shared.files.atomic import write_atomically
 from shared.process.child_process import OutputTooLargeError, run_child
 from shared.process.crash import crash_point
+
+log = logging.getLogger(__name__)
 
 MAX_PLUGIN_SECONDS = 60.0
 MAX_ANSWER_BYTES = 1024 * 1024
@@ -56,8 +58,10 @@ class Networks:
         self._records: dict[str, Record] = {}
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for file in directory.glob("*.json"):
-            with contextlib.suppress(OSError, msgspec.MsgspecError):
+            try:
                 self._records[file.stem] = msgspec.json.decode(file.read_bytes(), type=Record)
+            except (OSError, msgspec.MsgspecError) as error:
+                log.error("%s cannot be read: %s; release the addresses of this sandbox by hand", file, error)
 
     def find(self, sandbox_id: str) -> Record | None:
         """Return the record of a sandbox that has, or had, a network."""

@@ -36,7 +36,9 @@ class Stream:
 
     async def data(self) -> AsyncIterator[bytes]:
         """Yield what the client sends, until it ends the stream or leaves."""
-        while (piece := await self._pieces.get()) is not None:
+        while not (self._ended and self._pieces.empty()):
+            if (piece := await self._pieces.get()) is None:
+                return
             yield piece
 
     async def send(self, data: bytes, *, fin: bool = False) -> None:
@@ -53,15 +55,10 @@ class Stream:
             self.end()
 
     def end(self) -> None:
-        """Note that nothing more arrives."""
-        if self._ended:
-            return
+        """Note that nothing more arrives. What has arrived stays for `data`, which ends behind it."""
         self._ended = True
-        with suppress(asyncio.QueueFull):
+        with suppress(asyncio.QueueFull):  # then `data` does not wait for a piece, and sees that this was the end
             self._pieces.put_nowait(None)
-            return
-        self._pieces.get_nowait()  # the client has left, or this is a stream that nobody reads
-        self._pieces.put_nowait(None)
 
 
 class Session:

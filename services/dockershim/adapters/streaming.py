@@ -31,7 +31,8 @@ _WITH_STATUS = "v4.channel.k8s.io"
 
 
 class Attached(Struct, frozen=True):
-    """The first process of a container. `streams`: which of stdin, stdout and stderr the client opens."""
+    """Requests the streams of the first process of a container. `streams`: those of stdin, stdout and stderr that the
+    client opens."""
 
     container_id: str
     streams: tuple[str, ...]
@@ -39,13 +40,13 @@ class Attached(Struct, frozen=True):
 
 
 class Command(Attached, frozen=True):
-    """A command in a container."""
+    """Requests the streams of a new command in a container."""
 
     words: tuple[str, ...] = ()
 
 
 class Forwarded(Struct, frozen=True):
-    """Ports of a sandbox."""
+    """Requests connections to ports of a sandbox."""
 
     sandbox_id: str
 

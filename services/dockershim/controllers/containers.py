@@ -25,8 +25,6 @@ from services.dockershim.core.resources import resources_of
 from services.dockershim.core.security import localhost_seccomp
 from shared.process.crash import crash_point
 
-MAX_KILL_SECONDS = 10
-
 
 class Containers:
     """Answers the calls about containers."""

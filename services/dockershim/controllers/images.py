@@ -32,7 +32,7 @@ class Images:
         self._counting = asyncio.Lock()  # Docker refuses a second count beside one
 
     async def list(self, wanted: Any) -> Any:
-        """ListImages. Images without a configuration of their own user are shown as Docker lists them."""
+        """ListImages: the one image of the filter, else all."""
         name = wanted.image.image
         wished = [name] if name else [image["Id"] for image in await self._engine.images()]
         found = await asyncio.gather(*(self._engine.image(reference) for reference in wished))

@@ -72,6 +72,7 @@ class LogFiles:
         try:
             copy.open()
         except OSError as error:
+            copy.close()
             log.warning("The log %s cannot be opened: %s", target, error.strerror)
             return
         copied = self._copies[container_id] = _Copied(copy, source.parent)

@@ -2,7 +2,11 @@
 
 import json
 import random
+import resource
+import signal
 from pathlib import Path
+
+import pytest
 
 from services.dockershim.adapters.log_copy import LogCopy
 
@@ -167,3 +171,44 @@ def test_a_closed_copy_writes_no_more(tmp_path: Path) -> None:
         file.write(lines[1])
     copy.copy()
     assert texts_of(target) == ["a"]
+
+
+def test_a_copy_goes_on_without_doubles_after_a_write_that_failed(tmp_path: Path) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    lines = docker_lines(["a", "b", "c"])
+    source.write_bytes(b"".join(lines[:2]))
+    copied(source, target)
+    source.write_bytes(b"".join(lines))
+    copy = LogCopy(source, target)
+    copy.open()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (target.stat().st_size, limits[1]))
+        with pytest.raises(OSError, match="File too large"):
+            copy.copy()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    copy.copy()
+    copy.close()
+    assert texts_of(target) == ["a", "b", "c"]
+
+
+def test_a_log_whose_new_file_could_not_be_made_is_made_with_the_next_lines(tmp_path: Path) -> None:
+    source, directory = tmp_path / "d.log", tmp_path / "c"
+    directory.mkdir()
+    target, lines = directory / "0.log", docker_lines(["a", "b"])
+    source.write_bytes(lines[0])
+    copy = LogCopy(source, target)
+    copy.open()
+    copy.copy()
+    directory.rename(tmp_path / "old")
+    with pytest.raises(FileNotFoundError):
+        copy.reopen()
+    directory.mkdir()
+    with source.open("ab") as file:
+        file.write(lines[1])
+    copy.copy()
+    copy.close()
+    assert texts_of(target) == ["b"]

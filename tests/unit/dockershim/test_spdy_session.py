@@ -1,0 +1,54 @@
+"""Streams of a SPDY session: what a client sends arrives whole, however slowly it is read."""
+
+import asyncio
+
+from services.dockershim.adapters.spdy_session import Session, Stream
+from shared.spdy.frames import Data, FrameEncoder, SynStream
+
+
+class Client:
+    """A client whose bytes are all there; what the session writes is dropped."""
+
+    def __init__(self) -> None:
+        self.reader = asyncio.StreamReader()
+
+    def write(self, data: bytes) -> None:
+        """Drop what the session sends."""
+
+    async def drain(self) -> None:
+        """Never wait."""
+
+    def is_closing(self) -> bool:
+        """Stay open."""
+        return False
+
+
+async def read_slowly(stream: Stream) -> bytes:
+    received = b""
+    async for piece in stream.data():
+        for _ in range(5):
+            await asyncio.sleep(0)
+        received += piece
+    return received
+
+
+async def test_an_input_that_ends_while_much_of_it_is_unread_arrives_whole() -> None:
+    client, encoder = Client(), FrameEncoder()
+    pieces = [bytes([number]) * 1000 for number in range(60)]
+    client.reader.feed_data(encoder.encode(SynStream(1, (("streamtype", "stdin"),))))
+    for number, piece in enumerate(pieces):
+        client.reader.feed_data(encoder.encode(Data(1, piece, fin=number == len(pieces) - 1)))
+    async with Session(client.reader, client) as session:  # type: ignore[arg-type]
+        stream = await session.wait_for("stdin")
+        assert await read_slowly(stream) == b"".join(pieces)
+
+
+async def test_what_arrived_before_the_client_left_is_still_read() -> None:
+    client, encoder = Client(), FrameEncoder()
+    client.reader.feed_data(encoder.encode(SynStream(1, (("streamtype", "stdin"),))))
+    for _ in range(10):
+        client.reader.feed_data(encoder.encode(Data(1, b"x" * 10)))
+    client.reader.feed_eof()
+    async with Session(client.reader, client) as session:  # type: ignore[arg-type]
+        stream = await session.wait_for("stdin")
+        assert await read_slowly(stream) == b"x" * 100
