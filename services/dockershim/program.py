@@ -17,14 +17,13 @@ from bus.manifest import prepare_run_dir
 from services.dockershim.service import DockerShim, Settings
 from services.frame.generation import supervisor_generation
 from services.frame.log_configuration import configure_log
+from services.frame.program import load_configuration, run_program
 from services.frame.signals import Signals
 from services.frame.succession import acquire_lock
 from shared.agent.places import find_places
 from shared.config.effective import Docker
-from shared.config.loader import load_effective
-from shared.errors import OperatorError
 from shared.host.capabilities import CAP_SYS_RESOURCE, has_capability
-from shared.log.process_log import LogFile, start_log
+from shared.log.process_log import LogFile
 
 log = logging.getLogger(__name__)
 
@@ -58,10 +57,7 @@ async def run(service_log: LogFile) -> int:
     signals.install()
     run_dir = Path(find_places().run_dir)
     prepare_run_dir(run_dir)
-    try:
-        config = load_effective(str(run_dir))
-    except FileNotFoundError as error:
-        raise OperatorError("is not there yet", where=str(error.filename), remedy="start bootstrap first") from error
+    config = load_configuration(run_dir)
     configure_log(service_log, config)
     service_log.open(config.log_dir)
     signals.on_hangup = service_log.reopen
@@ -92,14 +88,4 @@ async def run(service_log: LogFile) -> int:
 
 def main() -> NoReturn:
     """Run until a signal comes; exits the process."""
-    os.umask(0o077)
-    service_log = start_log("dockershim")
-    code = 1
-    try:
-        code = asyncio.run(run(service_log))
-    except OperatorError as error:
-        log.error("%s", error)
-    except Exception:
-        log.critical("the shim failed", exc_info=True)
-    service_log.finish()
-    os._exit(code)
+    run_program("dockershim", run)

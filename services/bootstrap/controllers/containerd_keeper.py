@@ -24,13 +24,12 @@ from services.bootstrap.adapters.containerd_process import ContainerdProcess
 from services.bootstrap.controllers.containerd_files import write_containerd_files
 from services.frame.generation import supervisor_generation
 from services.frame.log_configuration import configure_log
+from services.frame.program import load_configuration, run_program
 from services.frame.signals import Signals
 from services.frame.succession import acquire_lock
 from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
-from shared.config.loader import load_effective
-from shared.errors import OperatorError
-from shared.log.process_log import LogFile, start_log
+from shared.log.process_log import LogFile
 from shared.process.identity import started_at
 
 log = logging.getLogger(__name__)
@@ -46,7 +45,7 @@ async def keep(service_log: LogFile) -> int:
     signals.install()
     run_dir = Path(find_places().run_dir)
     prepare_run_dir(run_dir)
-    config = _load(run_dir)
+    config = load_configuration(run_dir)
     configure_log(service_log, config)
     service_log.open(config.log_dir)
     generation = supervisor_generation()
@@ -128,13 +127,6 @@ async def _end(process: ContainerdProcess) -> None:
     await process.end()
 
 
-def _load(run_dir: Path) -> EffectiveConfig:
-    try:
-        return load_effective(str(run_dir))
-    except FileNotFoundError as error:
-        raise OperatorError("is not there yet", where=str(error.filename), remedy="start bootstrap first") from error
-
-
 def _limit(output: Path) -> None:
     """Keep one earlier file. containerd appends, so its descriptor goes on at the start of the emptied file."""
     try:
@@ -147,18 +139,4 @@ def _limit(output: Path) -> None:
 
 def main() -> NoReturn:
     """Run until containerd ends or a signal comes; exits the process."""
-    os.umask(0o077)
-    service_log = start_log("containerd")
-    code = 1
-    try:
-        code = asyncio.run(keep(service_log))
-    except OperatorError as error:
-        log.error("%s", error)
-    except Exception:
-        log.critical("the containerd wrapper failed", exc_info=True)
-    service_log.finish()
-    os._exit(code)
-
-
-if __name__ == "__main__":
-    main()
+    run_program("containerd", keep)

@@ -80,9 +80,7 @@ class Sandboxes:
                 if container["State"] != "created":
                     await self._engine.stop(container["Id"], 0)
             crash_point("dockershim.sandbox.emptied")
-            inspected = await self._find(
-                sandbox_id
-            )  # again: its process may have ended meanwhile
+            inspected = await self._find(sandbox_id)  # again: its process may have ended meanwhile
             running = inspected is not None and is_running(inspected)
             pid = inspected["State"]["Pid"] if inspected is not None and running else 0
             await self._networks.tear_down(sandbox_id, pid)
