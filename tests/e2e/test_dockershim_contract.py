@@ -2,9 +2,6 @@
 
 import asyncio
 import json
-import os
-import re
-import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -15,11 +12,10 @@ import pytest
 
 from shared.cri.client import CriRuntime
 from shared.cri.interface import StreamOptions
-from shared.model.runtime import Container
 from tests.service.server.spdy_peer import Refused, SpdyPeer
+from tests.support.runtime.contract_world import RealWorld, World, started
 from tests.support.runtime.docker import PrivateDocker
-from tests.unit.cri.runtime_contract import RuntimeContract, World, started
-from tools.oci_image import BUSYBOX_IMAGE
+from tests.unit.cri.runtime_contract import RuntimeContract
 
 pytestmark = pytest.mark.root
 V4 = "v4.channel.k8s.io"
@@ -37,31 +33,8 @@ def docker() -> Iterator[PrivateDocker]:
             made.stop()
 
 
-class DockerWorld(World):
-    """Docker behind the shim, and SIGKILL."""
-
-    image = BUSYBOX_IMAGE
-
-    def __init__(self, runtime: CriRuntime, directory: Path) -> None:
-        self.runtime = runtime
-        self.directory = directory
-
-    def kill(self, container: Container) -> None:
-        os.kill(container.pid, signal.SIGKILL)
-
-    async def wait_for_trap(self, container: Container) -> None:
-        def caught() -> int:
-            status = Path(f"/proc/{container.pid}/status").read_text()
-            return int(re.search(r"^SigCgt:\s*(\w+)$", status, re.M)[1], 16)  # type: ignore[index]
-
-        deadline = time.monotonic() + 60
-        while not caught() >> (signal.SIGTERM - 1) & 1:
-            assert time.monotonic() < deadline, f"process {container.pid} does not handle SIGTERM"
-            await asyncio.sleep(0.01)
-
-
 @pytest.fixture
-async def world(docker: PrivateDocker, tmp_path: Path) -> AsyncIterator[DockerWorld]:
+async def world(docker: PrivateDocker, tmp_path: Path) -> AsyncIterator[RealWorld]:
     shim = asyncio.create_task(docker.shim().run())
     runtime = CriRuntime(f"unix://{docker.shim_socket}", request_timeout=60)
     deadline = time.monotonic() + 60
@@ -69,7 +42,7 @@ async def world(docker: PrivateDocker, tmp_path: Path) -> AsyncIterator[DockerWo
         assert time.monotonic() < deadline
         await asyncio.sleep(0.01)
     try:
-        yield DockerWorld(runtime, tmp_path)
+        yield RealWorld(runtime, tmp_path)
         for pod in (await runtime.observe()).values():
             for sandbox in pod.sandboxes:
                 await runtime.stop_pod_sandbox(sandbox.id)

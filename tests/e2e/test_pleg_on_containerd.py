@@ -25,8 +25,8 @@ from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxS
 from shared.time.clock import SystemClock
 from tests.fakes.memory_bus import MemoryBus, MemoryNetwork
 from tests.support.runtime.containerd import PrivateContainerd, started_containerd
+from tests.support.runtime.contract_world import World, look, started
 from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS
-from tests.unit.cri.runtime_contract import World, look, started
 from tools.oci_image import BUSYBOX_IMAGE
 
 pytestmark = pytest.mark.root

@@ -2,9 +2,6 @@
 
 import asyncio
 import json
-import os
-import re
-import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -15,15 +12,15 @@ import uvloop
 
 from shared.cri.client import CriRuntime
 from shared.cri.interface import RuntimeCallError
-from shared.model.runtime import Container, ContainerState
+from shared.model.runtime import ContainerState
 from tests.support.installed.chosen_programs import chosen_suite
 from tests.support.installed.debian_containerd import INSTALLED, NEWEST
 from tests.support.runtime.containerd import PrivateContainerd, started_containerd
+from tests.support.runtime.contract_world import RealWorld, look, started, until
 from tests.unit.cri.left_tasks_contract import LeftTasksContract
-from tests.unit.cri.runtime_contract import RuntimeContract, World, look, started, until
+from tests.unit.cri.runtime_contract import RuntimeContract
 from tools import containerd as containerd_tool
 from tools.containerd import start_task
-from tools.oci_image import BUSYBOX_IMAGE
 
 pytestmark = [pytest.mark.root, pytest.mark.versions]
 
@@ -40,31 +37,16 @@ def containerd() -> Iterator[PrivateContainerd]:
         yield containerd
 
 
-class ContainerdWorld(World):
-    """containerd, and SIGKILL."""
-
-    image = BUSYBOX_IMAGE
+class ContainerdWorld(RealWorld):
+    """containerd, and what is below its CRI."""
 
     def __init__(self, containerd: PrivateContainerd, runtime: CriRuntime, directory: Path) -> None:
+        super().__init__(runtime, directory)
         self._containerd = containerd
         self.runtime: CriRuntime = runtime
-        self.directory = directory
 
     def leave_task(self, container_id: str) -> None:
         start_task(self._containerd.embedded.socket, container_id)
-
-    def kill(self, container: Container) -> None:
-        os.kill(container.pid, signal.SIGKILL)
-
-    async def wait_for_trap(self, container: Container) -> None:
-        def caught() -> int:
-            status = Path(f"/proc/{container.pid}/status").read_text()
-            return int(re.search(r"^SigCgt:\s*(\w+)$", status, re.M)[1], 16)  # type: ignore[index]
-
-        deadline = time.monotonic() + 60
-        while not caught() >> (signal.SIGTERM - 1) & 1:
-            assert time.monotonic() < deadline, f"process {container.pid} does not handle SIGTERM"
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from shared.cri.interface import RuntimeCallError
 from shared.model.runtime import ContainerState
-from tests.unit.cri.runtime_contract import World, look
+from tests.support.runtime.contract_world import World, look
 
 
 class LeftTasksContract:

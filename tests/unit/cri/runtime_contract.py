@@ -3,105 +3,17 @@
 A test module subclasses `RuntimeContract` and gives a fixture `world`.
 """
 
-import asyncio
-import itertools
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from shared.cri.interface import Message, Runtime, RuntimeCallError
+from shared.cri.interface import RuntimeCallError
 from shared.model.frozen_copy import replace
-from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
+from shared.model.runtime import ContainerState, SandboxState
+from tests.support.runtime.contract_world import World, look, started, until
 
 BUSY_SECONDS = 60  # that a command or the end of a shell may take; on an idle machine both take milliseconds
-_uids = itertools.count(1)
-
-
-class World(ABC):
-    """A runtime, an image it has, and the outside hand that kills processes."""
-
-    runtime: Runtime
-    image: str
-    directory: Path
-
-    @abstractmethod
-    def kill(self, container: Container) -> None:
-        """SIGKILL the container's first process."""
-
-    async def wait_for_trap(self, container: Container) -> None:
-        """Wait until the container's shell handles SIGTERM: a real one runs before it has set its trap."""
-        return  # a fake runtime has no shell
-
-    def leave_task(self, container_id: str) -> None:
-        """Give a created container a task behind the back of CRI, as a StartContainer does that is cut off."""
-        raise NotImplementedError
-
-    def new_pod(self, *, attempt: int = 0) -> Message:
-        """The sandbox configuration of a pod never seen before."""
-        uid = f"uid-{time.time_ns():x}-{next(_uids)}"
-        logs = self.directory / f"rec_pod_{uid}"
-        logs.mkdir()
-        return {
-            "metadata": {"name": "pod", "namespace": "rec", "uid": uid, **({"attempt": attempt} if attempt else {})},
-            "hostname": "pod",
-            "log_directory": str(logs),
-            "labels": {
-                "io.kubernetes.pod.name": "pod",
-                "io.kubernetes.pod.namespace": "rec",
-                "io.kubernetes.pod.uid": uid,
-            },
-            "linux": {"security_context": {"namespace_options": {"pid": "CONTAINER"}}},
-        }
-
-    def container(self, pod: Message, *, name: str = "c", attempt: int = 0, command: str = "sleep 1000") -> Message:
-        """A container of that pod, with the annotations and the termination file the agent gives it."""
-        (Path(pod["log_directory"]) / name).mkdir(exist_ok=True)
-        message = self.termination_file(pod, name)
-        message.touch()
-        return {
-            "metadata": {"name": name, **({"attempt": attempt} if attempt else {})},
-            "image": {"image": self.image},
-            "command": ["sh", "-c", f"trap 'exit 7' TERM; {command} & wait $!"],
-            "mounts": [{"container_path": "/dev/termination-log", "host_path": str(message)}],
-            "labels": {**pod["labels"], "io.kubernetes.container.name": name},
-            "annotations": {
-                "io.kubernetes.container.hash": "8e45cbd0",
-                "io.kubernetes.container.restartCount": str(attempt),
-                "io.kubernetes.container.terminationMessagePath": "/dev/termination-log",
-                "io.kubernetes.container.terminationMessagePolicy": "File",
-            },
-            "log_path": f"{name}/{attempt}.log",
-            "linux": {"security_context": {"namespace_options": {"pid": "CONTAINER"}}},
-        }
-
-    def termination_file(self, pod: Message, name: str = "c") -> Path:
-        """The host side of the container's termination message."""
-        return Path(pod["log_directory"]) / f"{name}.termination"
-
-
-async def started(world: World, pod: Message, config: Message | None = None) -> tuple[str, str]:
-    """A running container in a new sandbox: (sandbox id, container id)."""
-    sandbox = await world.runtime.run_pod_sandbox(pod, "")
-    container = await world.runtime.create_container(sandbox, config or world.container(pod), pod)
-    await world.runtime.start_container(container)
-    return sandbox, container
-
-
-async def look(world: World, pod: Message) -> RuntimePod:
-    uid = pod["metadata"]["uid"]
-    return (await world.runtime.observe(uid))[uid]
-
-
-async def until(world: World, pod: Message, holds: Callable[[RuntimePod], bool]) -> RuntimePod:
-    """Look until it holds: a runtime without events shows an exit only when asked."""
-    deadline = time.monotonic() + 60
-    while not holds(seen := await look(world, pod)):
-        assert time.monotonic() < deadline, f"never came true, last seen: {seen}"
-        await asyncio.sleep(0.01)
-    return seen
 
 
 _HINT = "; check if another CreateContainer request is in progress"  # of containerd 2, for a container

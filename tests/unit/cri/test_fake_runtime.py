@@ -8,8 +8,9 @@ import pytest
 from shared.cri.interface import RuntimeCallError, RuntimeEvent
 from shared.model.runtime import Container, ContainerState, SandboxState
 from tests.fakes.runtime import FakeRuntime
+from tests.support.runtime.contract_world import World, look, started
 from tests.unit.cri.left_tasks_contract import LeftTasksContract
-from tests.unit.cri.runtime_contract import RuntimeContract, World, look, started
+from tests.unit.cri.runtime_contract import RuntimeContract
 
 IMAGE = "localhost/busybox:1"
 
