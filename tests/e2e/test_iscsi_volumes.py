@@ -218,6 +218,18 @@ def test_a_volume_with_a_name_of_the_initiator_has_an_interface_of_its_own(machi
     assert machine.database()["iface"] == {}
 
 
+def test_portals_that_take_long_are_not_all_tried(machine: IscsiMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iscsi, "MAX_PASS_SECONDS", 0.0)
+    dead = [f"10.77.1.{number}:3260" for number in range(1, 20)]
+    machine.targets = {OTHER: machine.targets[PORTAL]}
+    machine.offer()
+    with pytest.raises(AttachError, match="failed to get any path"):
+        machine.start("a", inline(portals=[*dead, OTHER]))
+    asked = {call.split(" -p ")[1].split()[0] for call in machine.calls() if "--discover" in call}
+    assert asked == {PORTAL}
+    end(machine)
+
+
 def test_two_volumes_with_one_disk_or_one_interface_do_not_end_each_other(
     machine: IscsiMachine, tmp_path: Path
 ) -> None:

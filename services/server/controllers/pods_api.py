@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 SOCKET = "pods-api/pods-api.sock"  # a path below the root directory
 QPS, BURST = 100, 10  # of ListPods and GetPod together
 MAX_WATCHES = 32  # at the same time
+# Calls at the same time, with the watches: an answer that its client does not read stays in memory.
+MAX_CALLS = MAX_WATCHES + 8
 _PODS_AT_ONCE = 16  # that ListPods encodes before other work of the process has a turn
 _TROUBLE = "pods-api"
 _VERSION = "v1alpha1"
@@ -75,7 +77,7 @@ class PodsApi:
             "GetPod": Method(v1alpha1.GetPodRequest, partial(self._counted, gets, self._get)),
             "WatchPods": StreamMethod(v1alpha1.WatchPodsRequest, self._watch),
         }
-        self._server = SocketServer(Path(root) / SOCKET, {f"{_VERSION}.Pods": methods})
+        self._server = SocketServer(Path(root) / SOCKET, {f"{_VERSION}.Pods": methods}, max_calls=MAX_CALLS)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Add a task to `tasks` that opens the socket."""

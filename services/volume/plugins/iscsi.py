@@ -31,6 +31,7 @@ MAX_ATTEMPTS = 5  # at the portals of one disk
 MIN_ATTEMPTS = 2  # at all portals, where at least MIN_PATHS answer
 MIN_PATHS = 2
 MAX_ATTACH_SECONDS = 60.0  # after which portals that fail are not tried again, where one answers
+MAX_PASS_SECONDS = 300.0  # after which no further portal is tried: other volumes of the target wait meanwhile
 MULTIPATH_SECONDS = 10.0  # in which the multipath map of several portals appears
 
 
@@ -86,6 +87,8 @@ class IscsiPlugin(ScsiDiskPlugin[IscsiDisk]):
                     found[portal] = found.get(portal) or self._initiator.disk_at(disk, portal, chap)
                 except OSError as error:
                     failure = error.strerror or str(error)
+                if time.monotonic() - began > MAX_PASS_SECONDS:
+                    break
             if not found:
                 if disk.template and not self._is_interface_shared(disk):
                     self._initiator.remove_interface(disk.iface)
