@@ -1,6 +1,7 @@
 """Builds clients of the container runtime, as the only module of the services."""
 
 from services.frame.launch import Context
+from shared.config.gate_releases import enabled
 from shared.cri.client import CriRuntime
 
 
@@ -13,6 +14,7 @@ def container_runtime(context: Context, *, pids: bool) -> CriRuntime:
         config.image_service_endpoint,
         config.runtime_request_timeout,
         pids=pids,
+        streams_lists=enabled(config.feature_gates, "CRIListStreaming"),
         monotonic=context.clock.monotonic,
         metrics=context.metrics,
         tracer=context.tracer,

@@ -92,6 +92,7 @@ _GATES = {
     "podsync volume": "AtomicWriteVolumeUserFields EmptyDirVolumeMode",
     "podsync status": "VolumeBindMountOptions",
     "bootstrap server": "ContainerCheckpoint PodsAPI",
+    "pleg podsync server": "CRIListStreaming",
     "pleg podsync": "GRPCContainerProbeTLS H2CContainerProbe HugepageAwareEviction",
 }
 # Followed by a running service: no restart. `feature_gates` and `document` have rows of their own above.

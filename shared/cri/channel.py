@@ -4,6 +4,7 @@ Knows nothing of pods; requests and answers are in `client` and `decode`.
 """
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -19,6 +20,8 @@ from shared.tracing.span import Attributes, Kind
 from shared.tracing.tracer import Tracer
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024  # the kubelet's own limit, both ways
+MAX_LIST_BYTES = 128 * 1024 * 1024  # of all messages of a streamed list
+MAX_LIST_MESSAGES = 200_000
 _OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -111,6 +114,44 @@ class CriChannel:
         except grpc.aio.UsageError as error:  # the channel was closed meanwhile: this process ends
             raise RuntimeCallError(method, "Canceled", str(error)) from None
 
+    async def merge(self, path: str, method: str, request: Any, answer: Any, timeout: float) -> bool:
+        """Merge the messages of a server stream, which are of the kind of `answer`, into it; return False where the
+        runtime does not have the stream. `path`: as in `/runtime.v1.RuntimeService/StreamContainers`; `method`: the
+        call it counts as. `timeout` in seconds, for all of them. After an error `answer` is worth nothing.
+        """
+        sent = self._open().unary_stream(
+            path, request_serializer=type(request).SerializeToString, response_deserializer=type(answer).FromString
+        )
+        size = count = 0
+        with (
+            self._tracer.span(path.lstrip("/"), Kind.CLIENT, attributes=_RPC) as span,
+            self.metrics.call(method),
+            waiting_for(f"the answer to {method}", timeout + _LATE_SECONDS),
+        ):
+            call = sent(request, timeout=timeout, wait_for_ready=False)
+            try:
+                async for message in call:
+                    size, count = size + message.ByteSize(), count + 1
+                    if size > MAX_LIST_BYTES or count > MAX_LIST_MESSAGES:
+                        what = f"the list has more than {MAX_LIST_BYTES} bytes or {MAX_LIST_MESSAGES} messages"
+                        raise RuntimeCallError(method, "ResourceExhausted", what)
+                    answer.MergeFrom(message)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                    return False
+                span.fail(code_name(error.code()))
+                raise self._translated(method, error) from None
+            except grpc.aio.UsageError as error:  # the channel was closed meanwhile: this process ends
+                raise RuntimeCallError(method, "Canceled", str(error)) from None
+            finally:
+                call.cancel()
+        return True
+
+    async def disconnected(self) -> None:
+        """Return when the connection that the last call used has ended."""
+        with suppress(grpc.aio.UsageError):  # the channel was closed
+            await self._open().wait_for_state_change(grpc.ChannelConnectivity.READY)
+
     async def stream(self, stub: Any, method: str, request: Any, decode: Callable[[Any], Any]) -> AsyncIterator[Any]:
         """Yield the messages of a server stream, until it ends or fails."""
         call = getattr(stub, method)(request, wait_for_ready=False)
@@ -129,11 +170,12 @@ class CriChannel:
         if channel is not None:
             await channel.close()
 
-    def _open(self) -> None:
+    def _open(self) -> Any:
         if self._channel is None:
             self._channel = grpc.aio.insecure_channel(target(self.endpoint), options=_OPTIONS)
             self._runtime = api_pb2_grpc.RuntimeServiceStub(self._channel)
             self._image = api_pb2_grpc.ImageServiceStub(self._channel)
+        return self._channel
 
     def _translated(self, method: str, error: Any, *, core_call: bool = True) -> RuntimeCallError:
         code = code_name(error.code())

@@ -38,6 +38,7 @@ from shared.cri.interface import (
     RuntimeVersion,
     StreamOptions,
 )
+from shared.cri.lists import Lists
 from shared.cri.observe import Observer
 from shared.cri.task_service import end_task
 from shared.metrics.registry import Registry
@@ -52,7 +53,8 @@ class CriRuntime:
 
     `request_timeout` is runtimeRequestTimeout in seconds: doubled for RunPodSandbox, added to the grace of
     StopContainer, not applied to PullImage. `pids`: whether observations name processes, which costs the runtime a
-    verbose answer. `metrics` count the calls. Connects on the first call; may be built before a loop runs.
+    verbose answer. `streams_lists`: whether lists of everything are read as streams, where the runtime has them
+    (gate CRIListStreaming). `metrics` count the calls. Connects on the first call; may be built before a loop runs.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class CriRuntime:
         request_timeout: float = 120.0,
         *,
         pids: bool = True,
+        streams_lists: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
         metrics: Registry | None = None,
         tracer: Tracer | None = None,
@@ -71,7 +74,9 @@ class CriRuntime:
         self._channel = CriChannel(endpoint, metrics, tracer)
         same = image_endpoint in ("", endpoint)
         self._image_channel = self._channel if same else CriChannel(image_endpoint, metrics, tracer)
-        self._observer = Observer(self._channel, request_timeout, monotonic, pids=pids)
+        self._lists = Lists(self._channel, request_timeout, streamed=streams_lists)
+        self._image_lists = self._lists if same else Lists(self._image_channel, request_timeout, streamed=streams_lists)
+        self._observer = Observer(self._channel, self._lists, request_timeout, monotonic, pids=pids)
 
     async def version(self) -> RuntimeVersion:
         """Return the name and versions of the runtime (CRI Version)."""
@@ -236,9 +241,7 @@ class CriRuntime:
 
     async def list_images(self) -> tuple[ImageStatus, ...]:
         """Return all images of the runtime, in its order (CRI ListImages)."""
-        answer = await self._image_channel.call(
-            self._image_channel.image, "ListImages", api_pb2.ListImagesRequest(), self._timeout
-        )
+        answer = await self._image_lists.whole(self._image_channel.image, "ListImages", api_pb2.ListImagesRequest())
         return tuple(image_of(image) for image in answer.images)
 
     async def pull_image(self, image: Message, sandbox_config: Message, auth: Message | None = None) -> str:
@@ -269,9 +272,8 @@ class CriRuntime:
 
     async def writable_layers(self) -> dict[str, FilesystemFiles]:
         """Return the writable layer of each container by its id (CRI ListContainerStats)."""
-        answer = await self._channel.call(
-            self._channel.runtime, "ListContainerStats", api_pb2.ListContainerStatsRequest(), self._timeout
-        )
+        request = api_pb2.ListContainerStatsRequest()
+        answer = await self._lists.whole(self._channel.runtime, "ListContainerStats", request)
         return {
             stats.attributes.id: decode_filesystem(stats.writable_layer)
             for stats in answer.stats
@@ -290,6 +292,8 @@ class CriRuntime:
 
     async def close(self) -> None:
         """Close the connections."""
+        self._lists.close()
+        self._image_lists.close()
         await self._channel.close()
         if self._image_channel is not self._channel:
             await self._image_channel.close()

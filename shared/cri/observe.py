@@ -23,6 +23,7 @@ from shared.cri.decode import (
     sandbox_state,
 )
 from shared.cri.interface import PartialObservationError, RuntimeCallError
+from shared.cri.lists import Lists
 from shared.cri.termination import read_termination_message
 from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
@@ -58,9 +59,16 @@ class Observer:
     """Builds `RuntimePod`s. Several observations may run at the same time."""
 
     def __init__(
-        self, channel: CriChannel, timeout: float, monotonic: Callable[[], float], *, pids: bool = True
+        self,
+        channel: CriChannel,
+        lists: Lists,
+        timeout: float,
+        monotonic: Callable[[], float],
+        *,
+        pids: bool = True,
     ) -> None:
-        self._channel, self._timeout, self._monotonic, self._pids = channel, timeout, monotonic, pids
+        self._channel, self._lists = channel, lists
+        self._timeout, self._monotonic, self._pids = timeout, monotonic, pids
         self._kept: dict[str, _Inspected] = {}
         self._ids: dict[str, set[str]] = {}  # pod UID -> what is kept of the pod, and perhaps what is no longer kept
         self._unlabelled: set[str] = set()  # UIDs of pods of which a list by label would not show everything
@@ -72,19 +80,16 @@ class Observer:
         selector: dict[str, str] = {}
         if uid is not None and uid not in self._unlabelled:
             selector[LABEL_POD_UID] = uid
-        runtime, timeout = self._channel.runtime, self._timeout
         # Containers first: every container listed then finds its sandbox in the younger list.
-        containers = await self._channel.call(
-            runtime,
+        containers = await self._list(
             "ListContainers",
             api_pb2.ListContainersRequest(filter=api_pb2.ContainerFilter(label_selector=selector)),
-            timeout,
+            narrow=bool(selector),
         )
-        sandboxes = await self._channel.call(
-            runtime,
+        sandboxes = await self._list(
             "ListPodSandbox",
             api_pb2.ListPodSandboxRequest(filter=api_pb2.PodSandboxFilter(label_selector=selector)),
-            timeout,
+            narrow=bool(selector),
         )
         found = self._group(sandboxes.items, containers.containers)
         listed = {entry.id for entry in sandboxes.items} | {entry.id for entry in containers.containers}
@@ -102,6 +107,12 @@ class Observer:
             first = next(iter(errors.values()))
             raise first if uid is not None else PartialObservationError(first, pods, frozenset(errors))
         return pods
+
+    async def _list(self, method: str, request: Any, *, narrow: bool) -> Any:
+        """Return a list. That of one pod is never long, and costs less as one answer."""
+        if narrow:
+            return await self._channel.call(self._channel.runtime, method, request, self._timeout)
+        return await self._lists.whole(self._channel.runtime, method, request)
 
     def _index(self, found: Mapping[str, _Found], uid: str | None) -> None:
         """Note what of each listed pod is kept or about to be."""

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import logging
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
@@ -127,6 +129,38 @@ async def test_containerd_makes_a_configuration_of_its_template_once() -> None:
 
 async def _network_is_ready(runtime: CriRuntime) -> bool:
     return next(condition.status for condition in await runtime.status() if condition.type == "NetworkReady")
+
+
+async def test_a_containerd_without_streams_lists_as_before_and_is_asked_for_each_once(
+    containerd: PrivateContainerd, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """containerd streams lists from 2.4 on, which is not among those of the tests."""
+    caplog.set_level(logging.INFO)
+    runtime = CriRuntime(containerd.endpoint, request_timeout=60, streams_lists=True)
+    plain = CriRuntime(containerd.endpoint, request_timeout=60)
+    world = ContainerdWorld(containerd, runtime, tmp_path)
+    asked: list[str] = []
+    merge = runtime._channel.merge
+
+    async def counted(path: str, method: str, request: Any, answer: Any, timeout: float) -> bool:
+        asked.append(path.rpartition("/")[2])
+        return await merge(path, method, request, answer, timeout)
+
+    runtime._channel.merge = counted  # type: ignore[method-assign]
+    try:
+        pod = world.new_pod()
+        sandbox, _ = await started(world, pod)
+        for _ in range(3):
+            assert (await runtime.observe()).keys() == (await plain.observe()).keys() != set()
+            assert set(await runtime.list_images()) == set(await plain.list_images()) != set()
+            assert (await runtime.writable_layers()).keys() == (await plain.writable_layers()).keys()
+        assert asked == ["StreamContainers", "StreamPodSandboxes", "StreamImages", "StreamContainerStats"]
+        assert [record.levelname for record in caplog.records if "stream" in record.message] == ["INFO"]
+        await runtime.stop_pod_sandbox(sandbox)
+        await runtime.remove_pod_sandbox(sandbox)
+    finally:
+        await runtime.close()
+        await plain.close()
 
 
 def test_the_client_works_on_uvloop_where_relisting_what_did_not_change_inspects_nothing(

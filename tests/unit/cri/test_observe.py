@@ -10,6 +10,7 @@ from cri_api.v1 import api_pb2
 from shared.cri.channel import CriChannel
 from shared.cri.decode import decode_event, pid_of, restart_count
 from shared.cri.interface import PartialObservationError, RuntimeCallError
+from shared.cri.lists import Lists
 from shared.cri.observe import EXIT_SETTLING_SECONDS, Observer
 from shared.model.runtime import ContainerState, SandboxState
 
@@ -108,7 +109,8 @@ def channel() -> FakeChannel:
 
 @pytest.fixture
 def observer(channel: FakeChannel) -> Observer:
-    return Observer(cast(CriChannel, channel), 120.0, lambda: channel.now)
+    served = cast(CriChannel, channel)
+    return Observer(served, Lists(served, 120.0), 120.0, lambda: channel.now)
 
 
 def inspections(channel: FakeChannel) -> Counter[str]:
