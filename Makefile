@@ -93,7 +93,8 @@ bus-coverage: venv  # every branch of the two pure halves of the bus
 # Of the tests in machines of their own, those that take little of an idle processor; one process runs them.
 IN_MACHINES = $(addprefix tests/machine/test_,apparmor.py cluster.py killed_machines.py on_cgroup_v2.py)
 TESTED = tests/unit tests/service tests/simulation tests/architecture tests/process tests/e2e $(IN_MACHINES)
-test: test-deps assets check bus-coverage  ## check and every test
+test: test-deps assets venv  ## check and every test
+	@$(MAKE) --no-print-directory --jobs=2 check bus-coverage
 	@$(BIN)/python -m tests.queue $(TESTED) --also TEST_CONTAINERD=bookworm:versions $(ARGS)
 
 bench: test-deps assets venv  ## measure the Go kubelet and this one side by side (25 minutes; ARGS=--quick: 6)

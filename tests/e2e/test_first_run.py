@@ -136,7 +136,7 @@ def test_cleaning_while_the_agent_runs_ends_it_too(home: Path) -> None:
     assert traces_of(home, bridge) == []
 
 
-@pytest.mark.parametrize("damage", ["garbled", "missing", "no run directory"])
+@pytest.mark.parametrize("damage", [pytest.param("garbled", marks=pytest.mark.night), "missing", "no run directory"])
 def test_cleaning_works_without_the_configuration_in_force(home: Path, damage: str) -> None:
     bridge = re.findall(r"bridge: (\S+)", (home / "kubelet.yaml").read_text())[0]
     terminal = Terminal(home)

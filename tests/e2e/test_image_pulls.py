@@ -161,7 +161,9 @@ async def test_a_registry_with_tls_is_opened_by_the_nodes_own_credentials(tmp_pa
             assert password("bob") not in world.log_of("podsync")
 
 
-@pytest.mark.parametrize("suite", [INSTALLED, pytest.param("trixie", marks=pytest.mark.night), "sid"])
+@pytest.mark.parametrize(
+    "suite", [*(pytest.param(suite, marks=pytest.mark.night) for suite in (INSTALLED, "trixie")), "sid"]
+)
 async def test_a_file_of_certs_d_brings_mirror_and_authority_to_the_containerd_that_runs(
     suite: str, tmp_path: Path
 ) -> None:

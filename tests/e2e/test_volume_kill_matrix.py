@@ -21,8 +21,8 @@ from tests.support.runtime.loop_devices import devices_below, exclusive_loop_dev
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime, pytest.mark.timeout(900)]
 
-# More steps than any run has: each of them at night, each fifth otherwise.
-STEPS = range(1, 1000, 1 if os.environ.get("NIGHT") else 5)
+# More steps than any run has: each of them at night, each eighth otherwise.
+STEPS = range(1, 1000, 1 if os.environ.get("NIGHT") else 8)
 TOKEN = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}}
 KINDS = {
     "emptyDir": Kind("emptyDir", {"emptyDir": {}}),

@@ -79,8 +79,15 @@ def test_bootstrap_has_it_started_with_a_configuration_that_it_takes(agent: Agen
     assert not alive(containerd)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("victim", ["keeper", "containerd"])
+@pytest.mark.parametrize(
+    ("victim", "number"),
+    [
+        ("keeper", signal.SIGKILL),
+        ("containerd", signal.SIGTERM),
+        pytest.param("keeper", signal.SIGTERM, marks=pytest.mark.night),
+        pytest.param("containerd", signal.SIGKILL, marks=pytest.mark.night),
+    ],
+)
 def test_after_a_signal_it_is_restarted_as_one_process(agent: Agent, victim: str, number: signal.Signals) -> None:
     agent.start()
     before, keeper = child(agent), agent.holder("containerd")

@@ -1,6 +1,6 @@
 """supervisord killed and started again and again under load: its seven services replace those of the one before.
 
-SUPERVISORD_KILLS is the number of kills (5; `make night`: 50).
+SUPERVISORD_KILLS is the number of kills (3; `make night`: 50).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
-KILLS = int(os.environ.get("SUPERVISORD_KILLS", "5"))
+KILLS = int(os.environ.get("SUPERVISORD_KILLS", "3"))
 REPLACED_WITHIN = 5.0 * SLOWNESS  # seconds from the start of the next supervisord, for the median of all
 AT_MOST = 3 * WAIT_SECONDS  # seconds, for each, also on a machine that others keep busy
 NAMES = {process_name(f"services.{service}") for service in SERVICES}

@@ -128,21 +128,21 @@ def test_a_takeover_that_fails_leaves_the_units_own_kubelet(machine: SystemdMach
     assert run(machine, "takeover", lacks="the node is not Ready") == [[3, *OWN]]
 
 
-@pytest.mark.parametrize("second", ["takeover", "give-back"])
+@pytest.mark.parametrize("second", ["takeover", pytest.param("give-back", marks=pytest.mark.night)])
 def test_a_takeover_killed_at_any_step_is_continued_or_undone(machine: SystemdMachine, second: str) -> None:
     end = OURS if second == "takeover" else OWN
     for point, found in killed(machine, points("WRITE", "RELOAD", "RESTART"), "takeover {}", second, "give-back"):
         assert (found[0][0], found[1:]) == (KILLED, [[0, *end], [0, *OWN]]), point
 
 
-@pytest.mark.parametrize("second", ["takeover", "give-back"])
+@pytest.mark.parametrize("second", ["give-back", pytest.param("takeover", marks=pytest.mark.night)])
 def test_a_give_back_killed_at_any_step_is_continued_or_undone(machine: SystemdMachine, second: str) -> None:
     end, steps = OURS if second == "takeover" else OWN, points("REMOVE", "RELOAD", "RESTART")
     for point, found in killed(machine, steps, "takeover", "give-back {}", second, "give-back"):
         assert (found[0], found[1][0], found[2:]) == ([0, *OURS], KILLED, [[0, *end], [0, *OWN]]), point
 
 
-@pytest.mark.parametrize("second", ["takeover", "give-back"])
+@pytest.mark.parametrize("second", ["takeover", pytest.param("give-back", marks=pytest.mark.night)])
 def test_a_roll_back_killed_at_any_step_is_completed_by_either_command(machine: SystemdMachine, second: str) -> None:
     steps = ["takeover.saved.REMOVE", "takeover.acted.REMOVE"]  # the takeover itself has the others as well
     for point, found in killed(machine, steps, "takeover {}", second, lacks="the node is not Ready"):

@@ -11,7 +11,7 @@ from pathlib import Path
 TOGETHER = ("tests/e2e/behaviour", "tests/machine")  # the tests of such a directory share what they run on
 # Levels whose tests need a core all the time, while those of the others wait for real time about half of it.
 _COMPUTING = ("unit", "service", "simulation", "architecture")
-MIN_ITEM_SECONDS = 45.0  # short files are put together until they are expected to take so long
+MIN_ITEM_SECONDS = 75.0  # short files are put together until they are expected to take so long
 # What a file is expected to take whose duration is not known, in seconds.
 EXPECTED = {
     "unit": 0.2, "service": 0.4, "architecture": 1.5, "simulation": 3.0, "process": 4.0, "e2e": 8.0,

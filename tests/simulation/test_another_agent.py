@@ -40,6 +40,7 @@ def test_a_static_pod_runs_once_at_any_time_also_where_podsync_is_killed(point: 
 
 
 @pytest.mark.long
+@pytest.mark.share(1, test=3)
 @pytest.mark.parametrize("service", ["podsync", "pleg", "volume", "sources"])
 @pytest.mark.parametrize("steps", range(1, 120, 7))
 def test_a_kill_at_any_turn_doubles_nothing(service: str, steps: int) -> None:

@@ -42,7 +42,7 @@ def each() -> list[Any]:
     return [pytest.param(point, marks=() if point in SHORT else (pytest.mark.long,)) for point in SIMULATED]
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(3, test=2)
 @pytest.mark.parametrize("point", each())
 def test_a_kill_at_a_crash_point_changes_nothing_in_the_end(reached: Reached, point: str) -> None:
     seed, seconds = reached[point]

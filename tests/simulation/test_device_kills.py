@@ -76,7 +76,7 @@ def each() -> list[Any]:
     return [pytest.param(*pair, marks=() if pair in SHORT else (pytest.mark.long,)) for pair in pairs]
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(2, test=3)
 @pytest.mark.parametrize(("point", "state"), each())
 def test_no_device_and_no_cpu_is_given_twice_or_lost(reached: Reached, point: str, state: str) -> None:
     seconds = reached[point.replace("calling", "published")]

@@ -1,4 +1,4 @@
-"""How many of its examples of hypothesis, and of its cases, a test has in `make quick`; `make test` runs all."""
+"""How many of its examples of hypothesis, and of its cases, a test has in `make quick` and in `make test`."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,18 +15,26 @@ def examples(number: int) -> int:
 
 
 def is_in_share(case: int, of: int) -> bool:
-    """Whether `make quick` runs the case with this number of a test that is marked `share(of)`: one of each `of` that
-    follow each other, by turns the first, the second and so on, so that each value of each argument comes."""
+    """Whether the case with this number is in a share of one of `of`: one of each `of` that follow each other, by turns
+    the first, the second and so on, so that each value of each argument comes."""
     return case % of == case // of % of
 
 
 def mark_shares(items: Iterable[pytest.Item]) -> None:
-    """Mark as `long` what is not in the share of a test that is marked `share`."""
-    cases: Counter[str] = Counter()
+    """Mark as `long` what is not in the share that `make quick` runs of a test that is marked `share(of)`. Where it is
+    marked `share(of, test=others)`, `make test` runs one of `others` of the long ones, and the rest are marked
+    `night`."""
+    cases: Counter[str] = Counter()  # by test, without those that are long by their own mark
+    long: Counter[str] = Counter()
     for item in items:
-        if (share := item.get_closest_marker("share")) is None or item.get_closest_marker("long") is not None:
+        if (share := item.get_closest_marker("share")) is None:
             continue
         test = item.nodeid.partition("[")[0]
-        if not is_in_share(cases[test], share.args[0]):
-            item.add_marker("long")
-        cases[test] += 1
+        if item.get_closest_marker("long") is None:
+            if not is_in_share(cases[test], share.args[0]):
+                item.add_marker("long")
+            cases[test] += 1
+        if item.get_closest_marker("long") is not None:
+            if not is_in_share(long[test], share.kwargs.get("test", 1)):
+                item.add_marker("night")
+            long[test] += 1

@@ -11,7 +11,7 @@ _NAMES = st.sampled_from(
 
 
 def test_the_longest_comes_first_and_short_files_share_a_process() -> None:
-    durations = {"tests/e2e/test_a.py": 50.0, "tests/e2e/test_b.py": 300.0, "tests/e2e/test_c.py": 1.0}
+    durations = {"tests/e2e/test_a.py": 80.0, "tests/e2e/test_b.py": 300.0, "tests/e2e/test_c.py": 1.0}
     items = plan([*durations, "tests/e2e/test_d.py", "tests/unit/bus/test_e.py"], durations)
     assert [item.files for item in items] == [
         ("tests/e2e/test_b.py",),
