@@ -121,8 +121,10 @@ _RELEASE = """\
 
 A key of the same `BulkheadConfiguration`, with and without a containerd of its own. The release decides which feature
 gates there are and their defaults, the version that the Node, `/statusz`, traces and the metric `kubernetes_build_info`
-show, and which API servers `bulkhead preflight` finds too old. Since 1.37 `memoryThrottlingFactor` has no default:
-`memory.high` of a container is then set only where the configuration gives a factor.
+show, the User-Agent of requests, probes and hooks, what `kubelet --version` prints (that of the file of `--config`, and
+without this flag of the installed agent's), and which API servers `bulkhead preflight` finds too old. Before 1.37 the
+default of `memoryThrottlingFactor` is 0.9, and since 1.37 there is none: `memory.high` of a container is set only where
+the configuration gives a factor.
 [Versions](versions.md#releases-of-kubernetes) has what is built of each release.
 """
 RELEASE = (

@@ -3,6 +3,7 @@
 Order and texts follow config.md 3.1, 3.9: flags, help, version, configuration, then the lines a kubelet prints before
 it runs. `shared.config` decides the values."""
 
+import contextlib
 import os
 import shlex
 from pathlib import Path
@@ -14,18 +15,18 @@ from services.kubelet.console import Console
 from shared.agent.places import find_arguments, find_places
 from shared.agent.run_once import RUN_ONCE_FILE
 from shared.agent.service_notify import watchdog_interval
-from shared.config.evaluation import evaluate
+from shared.config.evaluation import emulated_version, evaluate
 from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.flag_lines import flag_lines
-from shared.config.flags import FlagsRefusedError, parse_flags
+from shared.config.flags import Flags, FlagsRefusedError, parse_flags
 from shared.config.nested import value_of
 from shared.config.resolve import Resolved
 from shared.errors import OperatorError
 from shared.files.atomic import write_atomically
 from shared.log.klog import structured
 from shared.process.limits import set_oom_score
-from shared.version import KUBERNETES_RELEASE
+from shared.version import release_tag
 
 _MAX_ARGUMENTS_BYTES = 131072 - len("KUBELET_ARGS=") - 1  # as many as the kernel takes in one environment variable
 
@@ -64,7 +65,7 @@ def _prepare_start(arguments: list[str], process: int, console: Console) -> dict
     if flags.version in ("true", "raw"):
         from shared.config.help_text import version_text
 
-        _show(version_text(flags.version))
+        _show(version_text(flags.version, _release_of(flags)))
         return {}
     if len(os.fsencode(shlex.join(arguments))) > _MAX_ARGUMENTS_BYTES:
         what = f"take more than {_MAX_ARGUMENTS_BYTES} bytes"
@@ -79,7 +80,7 @@ def _prepare_start(arguments: list[str], process: int, console: Console) -> dict
             console.info(line, 1)
     if os.geteuid() != 0:
         console.error(structured("Kubelet needs to run as uid 0", uid=os.geteuid()))
-    console.info(structured("Kubelet version", kubeletVersion=_reported(flags.version)))
+    console.info(structured("Kubelet version", kubeletVersion=_reported(flags.version, config.emulated_version)))
     watchdog_interval(os.environ, process)
     answer = {"supervisord_conf": str(_prepare(resolved)), "lock_file": config.lock_file}
     if config.run_once:
@@ -106,8 +107,23 @@ def merged_values(resolved: Resolved) -> dict[str, Any] | None:
     return {field.key: value_of(resolved.layers.data, field.key) for field in FIELDS}
 
 
-def _reported(version: str) -> str:
-    return version if version.startswith("v") else KUBERNETES_RELEASE
+def _release_of(flags: Flags) -> str:
+    """Return the release that the file of --config sets, or that of the installed agent where the flags name none."""
+    if not flags.own.get("config"):
+        with contextlib.suppress(FlagsRefusedError, OperatorError):
+            flags = parse_flags(find_arguments(find_places()))
+    return emulated_version(flags.own.get("config", ""))
+
+
+def _reported(version: str, release: str) -> str:
+    """Return the version to report. Raises OperatorError where --version names another release."""
+    tag = release_tag(release)
+    if not version.startswith("v"):
+        return tag
+    if not version.startswith(tag):
+        what = f'"{version}" is another release than {tag}, which emulatedVersion chooses'
+        raise OperatorError(what, where="--version", remedy="leave it out")
+    return version
 
 
 def _prepare(resolved: Resolved) -> Path:

@@ -53,7 +53,8 @@ class Pleg:
         report, self._facts = RuntimeReport(context), NodeObservation()
         recorder = EventRecorder(bus.own(events_of("pleg")), clock)
         self._ooms = OomWatcher(context, recorder, kernel_log)
-        self._prober = Prober(context, recorder, ProbeRunner(runtime, clock, config.runtime_request_timeout))
+        runner = ProbeRunner(runtime, clock, config.runtime_request_timeout, config.emulated_version)
+        self._prober = Prober(context, recorder, runner)
         self._images = ImageReader(runtime, clock, bus.own(NODE_IMAGES))
         self._events = EventReader(
             runtime,

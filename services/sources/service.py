@@ -46,6 +46,7 @@ def build(context: Context) -> "Sources":
         repeats=0,
         refused=refused,
         metrics=context.metrics,
+        release=context.config.emulated_version,
         tracer=context.tracer,
     )
     return Sources(context, Clients(node=node, objects=node.behind(shares_connections=True)))

@@ -57,7 +57,9 @@ def clients_of(
     """Return the clients of a cluster member, none of them connected yet. `refused` receives the version of credentials
     that a 401 answered."""
     run_dir, timeout = config.run_dir, min(config.node_status_update_frequency, config.node_lease_duration)
-    client = partial(kube_client, run_dir, refused=refused, metrics=metrics, tracer=tracer)
+    client = partial(
+        kube_client, run_dir, refused=refused, metrics=metrics, tracer=tracer, release=config.emulated_version
+    )
     qps, burst = rate_share("status", config.kube_api_qps, config.kube_api_burst)
     kube = client(qps=qps, burst=burst, timeout=REQUEST_TIMEOUT_SECONDS)
     events = config.event_record_qps

@@ -155,7 +155,7 @@ class EffectiveConfig:
     runtime_cgroups: str = ""  # cgroup of the container runtime; "" = not known
     # resource -> percentage, such as 50%; only memory
     qos_reserved: dict[str, str] = field(default_factory=dict, metadata={KEY: "qosReserved"})
-    memory_throttling_factor: float = _of("memoryThrottlingFactor", 0.9)  # 0 = no container is throttled
+    memory_throttling_factor: float = _of("memoryThrottlingFactor", 0.0)  # 0 = no container is throttled
     memory_reservation_policy: str = _of("memoryReservationPolicy", "None")
     cpu_cfs_quota: bool = _of("cpuCFSQuota", True)
     cpu_cfs_quota_period: float = _of("cpuCFSQuotaPeriod", 0.1)

@@ -19,9 +19,11 @@ from shared.config.fields import schema_tree
 from shared.config.findings import WARNING, ConfigurationRefusedError, Finding, Findings
 from shared.config.flags import parse_flags
 from shared.config.host_facts import read_host_facts
+from shared.config.own_document import EMULATED_VERSION, is_own_document
 from shared.config.resolve import Resolved, Sources, resolve
 from shared.config.settings import absolute
 from shared.model.frozen_copy import replace
+from shared.version import KUBERNETES_VERSION, RELEASES
 
 
 def evaluate(arguments: list[str], replacement: str = "") -> Resolved:
@@ -37,6 +39,16 @@ def evaluate(arguments: list[str], replacement: str = "") -> Resolved:
             raise
         what = "paths that do not begin with / are read from the working directory, which no longer exists"
         raise ConfigurationRefusedError((f"{what} (start from another directory, or write such paths out)",)) from error
+
+
+def emulated_version(file: str) -> str:
+    """Return the Kubernetes release that the file of --config chooses, one of RELEASES; the default where there is no
+    file, or it cannot be read."""
+    findings = Findings(default_place=file)
+    text = read_text(file, findings, "--config") if file else None
+    own = filter(is_own_document, read_documents(text, file, findings)[1:] if text is not None else ())
+    version = next((document.data.get(EMULATED_VERSION) for document in own), None)
+    return version if version in RELEASES else KUBERNETES_VERSION
 
 
 def check_readable(file: str) -> None:

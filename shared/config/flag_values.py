@@ -15,7 +15,7 @@ from shared.config.flag_csv import csv_fields
 from shared.config.flag_text import shown
 from shared.model.quantity import parse_quantity
 from shared.podspec.names import label_value, qualified_name
-from shared.version import KUBERNETES_RELEASE
+from shared.version import KUBERNETES_VERSION, RELEASES, release_tag
 
 IGNORED = object()  # the text has no value; the value before it stays
 
@@ -234,9 +234,9 @@ def _version(text: str, _before: Any) -> str:
     if text.startswith("v"):
         match = _VERSION.fullmatch(text) if len(text) <= _MAX_NUMBER_CHARACTERS else None
         if match is None:
-            raise ValueError(f"{shown(text)} is not a version such as {KUBERNETES_RELEASE}-1")
-        if match[1] != KUBERNETES_RELEASE:
-            raise ValueError(f"{shown(text)} is another release than the built-in {KUBERNETES_RELEASE}")
+            raise ValueError(f"{shown(text)} is not a version such as {release_tag(KUBERNETES_VERSION)}-1")
+        if match[1] not in (tags := [release_tag(release) for release in RELEASES]):
+            raise ValueError(f"{shown(text)} is another release than the built-in {', '.join(tags)}")
         return text
     return "true" if _bool(text) else "false"
 

@@ -138,11 +138,10 @@ def _gates_with(rows: str) -> dict[str, Gate]:
 
 _GATES: dict[str, Mapping[str, Gate]] = {
     "1.35": _gates_with(_1_35),
-    KUBERNETES_VERSION: GATES,
+    "1.36": GATES,
     "1.37": _gates_with(_1_37),
 }
-ADDED_GATES = frozenset(name for release in RELEASES for name in _GATES[release]) - GATES.keys()  # to those of 1.36
-EVERY_GATE = frozenset(GATES) | ADDED_GATES
+EVERY_GATE = frozenset(name for release in RELEASES for name in _GATES[release])
 
 
 def gates_of(version: str) -> Mapping[str, Gate]:
@@ -151,9 +150,10 @@ def gates_of(version: str) -> Mapping[str, Gate]:
 
 
 def enabled(gates: Mapping[str, bool], name: str) -> bool:
-    """Return whether the gate is on; `gates` are those that the configuration sets, or all of its release. A gate that
-    only another release has is off."""
-    return gates.get(name, GATES[name].default if name not in ADDED_GATES else False)
+    """Return whether the gate is on; `gates` are those that the configuration sets, or all of its release. What is
+    absent is as in the default release, and off where that has no such gate."""
+    gate = _GATES[KUBERNETES_VERSION].get(name)
+    return gates.get(name, gate is not None and gate.default)
 
 
 def first_release_of(name: str) -> str:

@@ -6,7 +6,7 @@ Pure: what was given in; every gate's value out, problems into the findings. Kno
 from collections.abc import Callable, Mapping
 
 from shared.config.findings import Findings
-from shared.config.gate_releases import first_release_of, gates_of
+from shared.config.gate_releases import enabled, first_release_of, gates_of
 from shared.config.gate_table import ALL_ALPHA, ALL_BETA, GATES, REMOVED_GATES, Declared, Gate, Stage
 from shared.config.spelling import closest
 from shared.version import KUBERNETES_VERSION
@@ -45,14 +45,10 @@ def resolve_gates(
 def declared_features(values: Mapping[str, bool]) -> tuple[str, ...] | None:
     """Return the names for `status.declaredFeatures`, sorted: the features that are built and whose gates are on in
     `values` (an absent gate has its default). None = the node declares nothing (gate NodeDeclaredFeatures)."""
-
-    def is_on(name: str) -> bool:
-        return values.get(name, GATES[name].default)
-
-    if not is_on("NodeDeclaredFeatures"):
+    if not enabled(values, "NodeDeclaredFeatures"):
         return None
     built = (name for name, gate in GATES.items() if gate.declared is Declared.BUILT)
-    return tuple(sorted(name for name in built if all(map(is_on, (name, *GATES[name].needs)))))
+    return tuple(sorted(name for name in built if all(enabled(values, one) for one in (name, *GATES[name].needs))))
 
 
 def _value(name: str, gates: Mapping[str, Gate], known: Mapping[str, bool]) -> bool:

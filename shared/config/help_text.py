@@ -10,10 +10,11 @@ from importlib.metadata import PackageNotFoundError, distribution
 from shared.config.fields import FlagKind
 from shared.config.flag_table import FLAGS, Flag
 from shared.config.flag_text import value_text
-from shared.config.gate_table import ALL_ALPHA, GATES, Stage
+from shared.config.gate_releases import gates_of
+from shared.config.gate_table import ALL_ALPHA, Stage
 from shared.host.machine import architecture
 from shared.log.klog import go_quote
-from shared.version import KUBERNETES_RELEASE
+from shared.version import KUBERNETES_VERSION, release_tag
 
 _LONG = """\
 The node agent of a Kubernetes node. It makes this machine a node of the cluster whose API server the kubeconfig
@@ -65,23 +66,24 @@ def gate_lines() -> list[str]:
     """Return a line `Name=true|false (BETA - default=true)` for every gate that is neither GA nor deprecated,
     alphabetically."""
     lines = []
-    for name, gate in sorted(GATES.items()):
+    for name, gate in sorted(gates_of(KUBERNETES_VERSION).items()):
         stage = (Stage.ALPHA if name == ALL_ALPHA else Stage.BETA) if gate.stage is Stage.ALL else gate.stage
         if stage in (Stage.ALPHA, Stage.BETA):
             lines.append(f"{name}=true|false ({stage.upper()} - default={'true' if gate.default else 'false'})")
     return lines
 
 
-def version_text(form: str) -> str:
-    """Return one line without its break: for "raw" all its parts as a Go struct, else `Kubernetes v…`."""
+def version_text(form: str, release: str) -> str:
+    """Return one line without its break: for "raw" all its parts as a Go struct, else `Kubernetes v…`. `release`: one
+    of RELEASES."""
     if form != "raw":
-        return f"Kubernetes {KUBERNETES_RELEASE}"
-    major, minor, _ = KUBERNETES_RELEASE.removeprefix("v").split(".")
+        return f"Kubernetes {release_tag(release)}"
+    major, minor = release.split(".")
     facts = {
         "Major": major,
         "Minor": minor,
         **dict.fromkeys(("EmulationMajor", "EmulationMinor", "MinCompatibilityMajor", "MinCompatibilityMinor"), ""),
-        "GitVersion": KUBERNETES_RELEASE,
+        "GitVersion": release_tag(release),
         "GitCommit": _commit(),
         "GitTreeState": "unknown",
         "BuildDate": "1970-01-01T00:00:00Z",  # as in an unstamped build of Go; parses as a time

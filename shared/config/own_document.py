@@ -17,6 +17,7 @@ from shared.config.findings import ERROR, Findings
 from shared.model.device_action import DeviceAction
 from shared.version import KUBERNETES_VERSION, RELEASES
 
+OWN_API_VERSION, OWN_KIND = "bulkhead/v1alpha1", "BulkheadConfiguration"
 DEVICE_PLUGIN_WAIT = "devicePluginWait"
 DEVICE_UNHEALTHY_ACTION = "deviceUnhealthyAction"
 EMULATED_VERSION = "emulatedVersion"
@@ -24,6 +25,11 @@ MAX_PLUGIN_WAIT_SECONDS = 24 * 3600
 OFFLINE_PODS = "offlinePods"
 MIN_RECORD_AGE_SECONDS = 60
 MIN_RECORD_BYTES, MAX_RECORD_BYTES = 64 << 10, 256 << 20
+
+
+def is_own_document(document: Document) -> bool:
+    """Return whether the document says that it is a BulkheadConfiguration."""
+    return (document.data.get("apiVersion"), document.data.get("kind")) == (OWN_API_VERSION, OWN_KIND)
 
 
 def own_document(

@@ -27,13 +27,12 @@ from shared.config.gates import resolve_gates
 from shared.config.host_facts import HostFacts, check_host
 from shared.config.layers import DefaultInputs, Layers, finish, lay_drop_ins, lay_file, lay_flags_only, lay_own_flags
 from shared.config.nested import value_of
-from shared.config.own_document import own_document
+from shared.config.own_document import OWN_API_VERSION, OWN_KIND, is_own_document, own_document
 from shared.config.own_flags import own_settings
 from shared.config.rules import check_clients, check_listeners, check_open_access, check_rules
 from shared.config.settings import absolute, settings_of
 from shared.version import KUBERNETES_VERSION, is_since
 
-_BULKHEAD = ("bulkhead/v1alpha1", "BulkheadConfiguration")
 _DYNAMIC = "DynamicKubeletConfig"
 _NIL_THROTTLING_FACTOR = "1.37"  # the first release without a default for memoryThrottlingFactor
 _BAD_GATES_IN_FILE = 2  # exit code (config.md 3.9)
@@ -100,8 +99,8 @@ def resolve(
     if places.pod_logs_dir != _table_default("podLogsDir"):
         defaults["podLogsDir"] = places.pod_logs_dir, "BULKHEAD_HOME is set"
     release = of_document.get("emulated_version", KUBERNETES_VERSION)
-    if is_since(release, _NIL_THROTTLING_FACTOR):
-        defaults["memoryThrottlingFactor"] = None, f"emulatedVersion is {release}"
+    if not is_since(release, _NIL_THROTTLING_FACTOR):
+        defaults["memoryThrottlingFactor"] = 0.9, f"emulatedVersion is {release}"
     stack = _Stack(flags, defaults, facts, release, findings)
     if sources.file and kubelet is None:
         findings.refuse_if_any()  # what could not be read cannot be checked
@@ -202,18 +201,17 @@ def _sort_documents(sources: Sources, findings: Findings) -> tuple[Document | No
     """Return the KubeletConfiguration, which is the first document, and our own, the first of its kind."""
     kubelet, extension = None, None
     for index, document in enumerate(sources.documents):
-        named = (document.data.get("apiVersion"), document.data.get("kind"))
         if index == 0:
             kubelet = document
             check_head(document, findings)
             for key, place, first in document.repeated:
                 what = f"is given twice, first at {first}; the last one counts"
                 findings.add(key, what, "remove one of them", place, STRICT)
-        elif named == _BULKHEAD and extension is None:
+        elif is_own_document(document) and extension is None:
             extension = document
         else:
             what = "is a further document, which is ignored"
-            remedy = f"remove it, or make it one {_BULKHEAD[1]} of {_BULKHEAD[0]}"
+            remedy = f"remove it, or make it one {OWN_KIND} of {OWN_API_VERSION}"
             findings.add("", what, remedy, document.place, WARNING)
     return kubelet, extension
 

@@ -63,7 +63,7 @@ def _check_quota(data: dict[str, Any], gates: Mapping[str, bool], findings: Find
 
 def _check_memory(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
     if data.get("memoryThrottlingFactor") == 0:
-        findings.add("memoryThrottlingFactor", "is 0, must be above 0 and at most 1", "leave it out for 0.9")
+        findings.add("memoryThrottlingFactor", "is 0, must be above 0 and at most 1", "leave it out for the default")
     if data.get("memoryReservationPolicy") == "TieredReservation" and not gates.get("MemoryQoS"):
         what = "is TieredReservation while feature gate MemoryQoS is off"
         findings.add("memoryReservationPolicy", what, "switch the gate on, or leave this out")

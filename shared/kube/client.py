@@ -30,7 +30,7 @@ from shared.text.json_text import json_bytes
 from shared.time.clock import Clock, SystemClock
 from shared.tracing.span import Attributes, Kind
 from shared.tracing.tracer import Tracer
-from shared.version import KUBERNETES_RELEASE
+from shared.version import KUBERNETES_VERSION, release_tag
 
 MAX_REPEATS = 10  # of a request that the server put off
 _PUT_OFF_SECONDS = 1.0  # where a 429 has no Retry-After
@@ -50,13 +50,14 @@ def kube_client(
     refused: Refused | None = None,
     metrics: Registry | None = None,
     tracer: Tracer | None = None,
+    release: str = KUBERNETES_VERSION,
 ) -> "KubeClient":
     """Return a client for the credentials in `run_dir`; opens no connection.
 
     `qps`: requests a second, < 0 = no limit, 0 = 5; `burst`: requests at once; `timeout`: seconds for one request;
     `repeats`: how often a request is repeated after a 429, or a 5xx with Retry-After; `refused`: called with the
-    version of credentials that got a 401 while there were no others; `metrics` count the requests. While bootstrap has
-    written no credentials, requests raise ApiUnreachableError.
+    version of credentials that got a 401 while there were no others; `metrics` count the requests; `release`: one of
+    RELEASES, in the User-Agent header. While bootstrap has written no credentials, requests raise ApiUnreachableError.
     """
     client = KubeClient(
         Path(run_dir),
@@ -67,14 +68,15 @@ def kube_client(
         repeats=repeats,
         metrics=RequestMetrics(metrics or Registry()),
         tracer=tracer,
+        release=release,
     )
     client.refused = refused
     return client
 
 
-def user_agent() -> str:
-    """Return the User-Agent header in the kubelet's form: `kubelet/v1.36.0 (linux/amd64) bulkhead/0.1.0`."""
-    return f"kubelet/{KUBERNETES_RELEASE} (linux/{architecture()}) bulkhead/{version_of('bulkhead-kubelet')}"
+def user_agent(release: str) -> str:
+    """Return the User-Agent header in the kubelet's form: `kubelet/v1.37.0 (linux/amd64) bulkhead/0.1.0`."""
+    return f"kubelet/{release_tag(release)} (linux/{architecture()}) bulkhead/{version_of('bulkhead-kubelet')}"
 
 
 class Request(Struct, frozen=True):
@@ -104,13 +106,14 @@ class KubeClient:
         metrics: RequestMetrics,
         repeats: int = MAX_REPEATS,
         tracer: Tracer | None = None,
+        release: str = KUBERNETES_VERSION,
     ) -> None:
-        self._tracer = tracer or Tracer()
+        self._tracer, self._release = tracer or Tracer(), release
         self._run_dir, self._timeout, self._clock, self._repeats = run_dir, timeout, clock, repeats
         self._queue = RequestQueue(qps, burst, clock)
         self._metrics, self._urgency = metrics, Urgency.FIRST
         self.refused: Refused | None = None
-        self._current = CurrentConnection(run_dir, user_agent())
+        self._current = CurrentConnection(run_dir, user_agent(release))
 
     def behind(self, urgency: Urgency = Urgency.SECOND, *, shares_connections: bool = False) -> "KubeClient":
         """Return a client with the same rate limit and time limit; its requests pass the rate limit by their urgency,
@@ -128,6 +131,7 @@ class KubeClient:
             metrics=self._metrics,
             repeats=self._repeats,
             tracer=self._tracer,
+            release=self._release,
         )
         other._queue, other._urgency, other.refused = self._queue, urgency, self.refused
         if shares_connections:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import pytest
 import pytest_asyncio
@@ -24,6 +24,7 @@ from shared.kube import paths
 from shared.model.objects import Object
 from tests.fakes.cri_proxy import CriProxy, of_pod
 from tests.support.agents.agent import NODE
+from tests.support.agents.world import World
 from tests.support.clusters.cluster import Cluster
 from tests.support.installed.chosen_programs import chosen_suite
 from tests.support.installed.debian_containerd import INSTALLED
@@ -74,6 +75,12 @@ class ProxiedContainerd(PrivateContainerd):
     def go_direct(self) -> None:
         """The proxy is about to end."""
         self.proxy = None
+
+
+class EmulatesRecorded(World):
+    """An agent that behaves as the kubelet that was recorded."""
+
+    own_keys: ClassVar[Mapping[str, Any]] = {"emulatedVersion": "1.36"}
 
 
 class Stage:
@@ -173,7 +180,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
         proxy = await stack.enter_async_context(CriProxy(containerd.endpoint, directory / "p.sock"))
         containerd.proxy = proxy
         stack.callback(containerd.go_direct)
-        running = Cluster(directory, containerd=containerd, config=config, plane=plane)
+        running = Cluster(directory, containerd=containerd, config=config, plane=plane, world=EmulatesRecorded)
         cluster = await stack.enter_async_context(running)
         await make_space(cluster)
         stage = await stack.enter_async_context(Stage(cluster, proxy))

@@ -63,7 +63,7 @@ async def _one(draw: random.Random, ports: list[int], timeout: float) -> str:
     scheme = "http" if port == ports[0] else "https"
     kind = draw.choice(("probe", "hook", "grpc")) if scheme == "http" else draw.choice(("probe", "hook"))
     if kind == "hook":
-        target = target_of(scheme, HOST, port, "/", (), "kube-lifecycle/1.36")
+        target = target_of(scheme, HOST, port, "/", (), "kube-lifecycle/1.37")
         try:
             async with asyncio.timeout(timeout):
                 await exchange(target, lambda _: MAX_OUTPUT_BYTES)
@@ -71,7 +71,7 @@ async def _one(draw: random.Random, ports: list[int], timeout: float) -> str:
             return f"hook {type(error).__name__}"
         return "hook success"
     if kind == "grpc":
-        outcome = await probe_grpc(HOST, port, "", timeout)
+        outcome = await probe_grpc(HOST, port, "", timeout, "kube-probe/1.37")
     else:
-        outcome = await probe_http(HttpHandler(scheme, "", port, "/", ()), HOST, port, timeout)
+        outcome = await probe_http(HttpHandler(scheme, "", port, "/", ()), HOST, port, timeout, "kube-probe/1.37")
     return f"{kind} {outcome.verdict}"

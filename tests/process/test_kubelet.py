@@ -46,9 +46,9 @@ def run(*flags: str, home: Path, **environment: str) -> "subprocess.CompletedPro
 @pytest.mark.parametrize(
     ("flags", "first_line"),
     [
-        (["--version"], r"Kubernetes v1\.36\.\d+$"),
-        (["--hostname-override=a", "--version=true"], r"Kubernetes v1\.36\.\d+$"),
-        (["--version=raw"], r"version\.Info\{Major:\"1\", Minor:\"36\", .*\}$"),
+        (["--version"], r"Kubernetes v1\.37\.\d+$"),
+        (["--hostname-override=a", "--version=true"], r"Kubernetes v1\.37\.\d+$"),
+        (["--version=raw"], r"version\.Info\{Major:\"1\", Minor:\"37\", .*\}$"),
         (["--help"], r".+"),
         (["-h", "--version"], r".+"),
     ],
@@ -58,6 +58,29 @@ def test_help_and_version_go_to_standard_output(flags: list[str], first_line: st
     assert (done.returncode, done.stderr) == (0, "")
     assert re.match(first_line, done.stdout.splitlines()[0])
     assert not list(tmp_path.iterdir()), "nothing was begun"
+
+
+def test_the_version_is_that_of_the_configuration(tmp_path: Path) -> None:
+    file, home = tmp_path / "kubelet.yaml", tmp_path / "home"
+    home.mkdir()
+    file.write_text(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n---\n"
+        'apiVersion: bulkhead/v1alpha1\nkind: BulkheadConfiguration\nemulatedVersion: "1.36"\n'
+    )
+    assert run(f"--config={file}", "--version", home=home).stdout == "Kubernetes v1.36.0\n"
+    (home / "kubelet.args").write_text(f"--config={file}\n")  # of the installed agent
+    assert run("--version", home=home).stdout == "Kubernetes v1.36.0\n"
+    file.write_text("{")
+    assert run("--version", home=home).stdout == "Kubernetes v1.37.0\n"
+    file.unlink()
+    done = run(f"--config={file}", "--version", home=home)
+    assert (done.stdout, done.stderr, done.returncode) == ("Kubernetes v1.37.0\n", "", 0)
+
+
+def test_a_version_of_another_release_than_the_configured_one_is_refused(tmp_path: Path) -> None:
+    done = run("--version=v1.36.0-1", home=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "is another release than v1.37.0, which emulatedVersion chooses (leave it out)" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -138,7 +161,7 @@ def test_it_is_one_process_that_speaks_for_all_and_ends_as_a_kubelet_does(kubele
     output = kubelet.stderr()
     assert re.search(r'^I\S+ \S+ +\d+ kubelet/\w+\.py:\d+\] FLAG: --max-pods="110"$', output, re.MULTILINE)
     assert re.search(
-        rf'^I\S+ \S+ +{pid} kubelet/\w+\.py:\d+\] "Kubelet version" kubeletVersion="v1\.36\.', output, re.MULTILINE
+        rf'^I\S+ \S+ +{pid} kubelet/\w+\.py:\d+\] "Kubelet version" kubeletVersion="v1\.37\.', output, re.MULTILINE
     )
     assert not [line for line in output.splitlines() if "supervisord" in line.lower() or "CRIT" in line]
     assert kubelet.end() == 0

@@ -15,7 +15,7 @@ from services.bootstrap.adapters.certificate_store import StoredPair
 from services.bootstrap.adapters.node_credentials import client_store, serving_store
 from services.bootstrap.controllers.certificate_metrics import CLIENT, SERVING
 from services.bootstrap.controllers.certificate_rotation import CertificateRotation
-from services.bootstrap.controllers.csr_credentials import ClientCsrCredentials, NodeCsrCredentials
+from services.bootstrap.controllers.csr_credentials import ClientCsrCredentials, NodeCsrCredentials, connect_as
 from services.bootstrap.controllers.startup_credentials import StartupCredentials
 from services.bootstrap.controllers.tls_bootstrap import TlsBootstrap
 from services.bootstrap.core.certificate_template import Template, client_template, serving_template
@@ -90,7 +90,8 @@ class Certificates:
             dns_only_allowed = self._config.feature_gates.get(_DNS_ONLY, False)
             return serving_template(self._config.node_name, addresses, dns_only_allowed=dns_only_allowed)
 
-        credentials = NodeCsrCredentials(Path(self._config.run_dir))
+        connect = connect_as(self._config.emulated_version)
+        credentials = NodeCsrCredentials(Path(self._config.run_dir), connect)
         rotation = CertificateRotation(
             self._context,
             SERVING,

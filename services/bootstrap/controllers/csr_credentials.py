@@ -5,6 +5,7 @@ import asyncio
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,15 @@ _TIMEOUT_SECONDS = 30.0  # of one request
 Connect = Callable[[Path], ApiClient]  # run directory -> client
 
 
-def connect(run_dir: Path) -> ApiClient:
-    """Return a client with the library's own rate limit (config.md 6.1)."""
-    return kube_client(run_dir, qps=0, burst=0, timeout=_TIMEOUT_SECONDS)
+def connect_as(release: str) -> Connect:
+    """Return what opens a client with the library's own rate limit (config.md 6.1); `release`: one of RELEASES."""
+    return partial(kube_client, qps=0, burst=0, timeout=_TIMEOUT_SECONDS, release=release)
 
 
 class NodeCsrCredentials:
     """Selects the node's own credentials, whatever they are."""
 
-    def __init__(self, run_dir: Path, connect: Connect = connect) -> None:
+    def __init__(self, run_dir: Path, connect: Connect) -> None:
         self._run_dir, self._connect = run_dir, connect
         self._client: ApiClient | None = None
 
@@ -61,13 +62,13 @@ class ClientCsrCredentials:
         self,
         context: Context,
         *,
-        connect: Connect = connect,
+        connect: Connect | None = None,
         resolve: Callable[..., KubeconfigReport] = resolve_requesting,
         in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread,
     ) -> None:
         self._config, self._clock = context.config, context.clock
         self._resolve, self._in_thread = resolve, in_thread
-        run_dir = Path(context.config.run_dir)
+        run_dir, connect = Path(context.config.run_dir), connect or connect_as(context.config.emulated_version)
         self._own = NodeCsrCredentials(run_dir, connect)
         self._files = CredentialFiles(run_dir / REQUESTING)
         self._other = NodeCsrCredentials(run_dir / REQUESTING, connect)

@@ -18,7 +18,9 @@ from shared.time.timestamps import go_duration
 _DIALS = Backoff(initial=1.0, factor=1.6)  # gRPC's own back-off
 
 
-async def probe_grpc(host: str, port: int, service: str, timeout: float, *, tls: bool = False) -> Outcome:
+async def probe_grpc(
+    host: str, port: int, service: str, timeout: float, user_agent: str, *, tls: bool = False
+) -> Outcome:
     """Connect and call Check within `timeout` seconds. A server that refuses is dialled again within this time."""
     target, within = address(host, port), go_duration(timeout)
     deadline = asyncio.get_running_loop().time() + timeout
@@ -29,7 +31,8 @@ async def probe_grpc(host: str, port: int, service: str, timeout: float, *, tls:
                 exchange = Exchange()
                 try:
                     left = deadline - asyncio.get_running_loop().time()
-                    await _ask(exchange, host, port, *grpc_health.request(target, service, left, tls=tls), tls=tls)
+                    headers, body = grpc_health.request(target, service, left, user_agent, tls=tls)
+                    await _ask(exchange, host, port, headers, body, tls=tls)
                     return grpc_health.outcome_of(exchange, within)
                 except (DialError, ProtocolError, StreamRefusedError, EOFError, OSError) as error:
                     if isinstance(error, TimeoutError):

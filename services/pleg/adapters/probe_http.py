@@ -3,7 +3,7 @@
 import asyncio
 
 from services.pleg.core.probe_outcome import MAX_OUTPUT_BYTES, Outcome, text_of
-from services.pleg.core.probe_spec import USER_AGENT, HttpHandler
+from services.pleg.core.probe_spec import HttpHandler
 from services.pleg.core.probe_worker import Verdict
 from shared.http_get.dialing import DialError
 from shared.http_get.exchange import BodyError, exchange, go_error_text
@@ -15,7 +15,7 @@ _AWAITING = "context deadline exceeded (Client.Timeout exceeded while awaiting h
 _READING = "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
 
 
-async def probe_http(handler: HttpHandler, host: str, port: int, timeout: float) -> Outcome:
+async def probe_http(handler: HttpHandler, host: str, port: int, timeout: float, user_agent: str) -> Outcome:
     """Send the GET and read the answer within `timeout` seconds, which include redirects to the same host. No answer is
     a failure; an answer whose body breaks off is Verdict.ERROR with any status, as in the kubelet."""
     url = f"{handler.scheme}://{host}:{port}{handler.path}"
@@ -28,7 +28,7 @@ async def probe_http(handler: HttpHandler, host: str, port: int, timeout: float)
 
     try:
         target = target_of(
-            handler.scheme, host, port, handler.path, handler.headers, USER_AGENT, prior_http2=handler.http2
+            handler.scheme, host, port, handler.path, handler.headers, user_agent, prior_http2=handler.http2
         )
         url = target.url
         async with asyncio.timeout(timeout):

@@ -52,10 +52,12 @@ async def probe_tcp(host: str, port: int, timeout: float) -> Outcome:
 
 
 class ProbeRunner:
-    """Carries out tries. `request_timeout`: seconds that the runtime has beyond the timeout of a command."""
+    """Carries out tries. `request_timeout`: seconds that the runtime has beyond the timeout of a command; `release`:
+    one of RELEASES, which servers are told."""
 
-    def __init__(self, runtime: Runtime, clock: Clock, request_timeout: float) -> None:
+    def __init__(self, runtime: Runtime, clock: Clock, request_timeout: float, release: str) -> None:
         self._runtime, self._clock, self._request_timeout = runtime, clock, request_timeout
+        self._user_agent = f"kube-probe/{release}"
 
     async def __call__(self, spec: ProbeSpec, container_id: str, address: str) -> Outcome:
         """Carry out one try. `address`: the pod's IP, "" = not known. It raises only when it is cancelled."""
@@ -79,11 +81,11 @@ class ProbeRunner:
                     self._runtime, self._clock, container_id, command, spec.timeout, self._request_timeout
                 )
             case HttpHandler(host=host, port=int(port)) as handler if host or address:
-                return await probe_http(handler, host or address, port, spec.timeout)
+                return await probe_http(handler, host or address, port, spec.timeout, self._user_agent)
             case TcpHandler(host, int(port)) if host or address:
                 return await probe_tcp(host or address, port, spec.timeout)
             case GrpcHandler(int(port), service, tls) if address:
-                return await probe_grpc(address, port, service, spec.timeout, tls=tls)
+                return await probe_grpc(address, port, service, spec.timeout, self._user_agent, tls=tls)
             case HttpHandler(port=str(problem)) | TcpHandler(port=str(problem)) | GrpcHandler(port=str(problem)):
                 return Outcome(Verdict.ERROR, problem)
             case HttpHandler() | TcpHandler() | GrpcHandler():

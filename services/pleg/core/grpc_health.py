@@ -6,7 +6,6 @@ import struct
 from urllib.parse import unquote
 
 from services.pleg.core.probe_outcome import Outcome
-from services.pleg.core.probe_spec import USER_AGENT
 from services.pleg.core.probe_worker import Verdict
 from shared.http_get.http2 import Exchange, Headers
 
@@ -46,7 +45,7 @@ _OF_HTTP = {
 _OF_RESET = {3: "ResourceExhausted", 7: "Unavailable", 8: "Canceled", 11: "ResourceExhausted", 12: "PermissionDenied"}
 
 
-def request(address: str, service: str, left: float, *, tls: bool = False) -> tuple[Headers, bytes]:
+def request(address: str, service: str, left: float, user_agent: str, *, tls: bool = False) -> tuple[Headers, bytes]:
     """Return headers and body of the call for `service` ("" = the server); `left`: seconds until its deadline."""
     name = service.encode("utf-8", "replace")
     message = b"\x0a" + _varint(len(name)) + name if name else b""
@@ -56,7 +55,7 @@ def request(address: str, service: str, left: float, *, tls: bool = False) -> tu
         (":path", "/grpc.health.v1.Health/Check"),
         (":authority", address),
         ("content-type", "application/grpc"),
-        ("user-agent", USER_AGENT),
+        ("user-agent", user_agent),
         ("te", "trailers"),
         ("grpc-timeout", f"{max(1, round(left * 1000))}m"),
     ]

@@ -11,9 +11,7 @@ from shared.podspec.exec_space import MAX_SPACE_BYTES, MAX_STRING_BYTES, ExecSpa
 from shared.podspec.expansion import expand
 from shared.podspec.ports import container_port
 from shared.podspec.resources import is_sidecar
-from shared.version import KUBERNETES_VERSION
 
-USER_AGENT = f"kube-probe/{KUBERNETES_VERSION}"
 _H2C, _GRPC_TLS = PROBE_GATES = ("H2CContainerProbe", "GRPCContainerProbeTLS")
 
 

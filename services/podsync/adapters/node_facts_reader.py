@@ -41,6 +41,7 @@ def read_node_facts(config: EffectiveConfig, resources: NodeResources, *, cgroup
         node_ips=concrete_ips(config.node_ips) or default_route_addresses(),
         root_dir=config.root_dir,
         pod_logs_dir=config.pod_logs_dir,
+        release=config.emulated_version,
         cluster_dns=config.cluster_dns,
         cluster_domain=config.cluster_domain,
         memory_capacity=meminfo().get("MemTotal", 0),

@@ -27,7 +27,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 SWAP = Path("/swapfile")
 PAGE = 4096  # bytes
 PODS_MI, THRESHOLD_MI, PIDS = 900, 200, 64  # memory of all pods; what of it stays free; processes of a pod
-FACTOR = 0.9  # the default of memoryThrottlingFactor
+FACTOR = 0.9  # memoryThrottlingFactor
 REQUEST_MI, LIMIT_MI = 64, 128
 # Both are in memory and count as the container's: more together than it may have without swap.
 FILL = (
@@ -62,6 +62,7 @@ async def stage(swap: int, tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
         tmp_path_factory.mktemp("limits"),
         featureGates={"MemoryQoS": True},
         memoryReservationPolicy="TieredReservation",
+        memoryThrottlingFactor=FACTOR,
         failSwapOn=False,
         memorySwap={"swapBehavior": "LimitedSwap"},
         podPidsLimit=PIDS,

@@ -42,7 +42,7 @@ class Node:
         def rotation(*arguments: object, **named: object) -> CertificateRotation:
             return CertificateRotation(*arguments, **named, forms=CertificateForms(), in_thread=at_once)  # type: ignore[arg-type]
 
-        def credentials(_: Path) -> NodeCsrCredentials:
+        def credentials(*_: object) -> NodeCsrCredentials:
             return NodeCsrCredentials(directory, lambda _: self.server.client(NODE))
 
         monkeypatch.setattr(certificates, "CertificateRotation", rotation)

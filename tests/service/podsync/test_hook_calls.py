@@ -14,6 +14,7 @@ from services.bootstrap.adapters.serving_pair import make_self_signed
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import RunPostStartHook
 from shared.cri.interface import ExecResult, RuntimeCallError
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from tests.fakes.virtual_time import on_virtual_time, virtual_clock
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod, ours
@@ -189,9 +190,17 @@ async def test_the_request_is_the_kubelets(tmp_path: Path) -> None:
         assert head.split("\r\n") == [
             "GET /up?a=b HTTP/1.1",
             f"Host: {HOST}:{server.port}",
-            "User-Agent: kube-lifecycle/1.36",
+            "User-Agent: kube-lifecycle/1.37",
             *("Accept: */*", "X-One: 1", "X-One: 2", "Connection: close", "", ""),
         ]
+
+
+async def test_the_server_is_told_the_release_that_is_emulated(tmp_path: Path) -> None:
+    async with serving(OK) as server:
+        performer = await performing(tmp_path, get(server))
+        performer.calls.facts = replace(performer.calls.facts, release="1.36")
+        await asyncio.wait_for(performer.perform(hook(performer)), WAIT_SECONDS)
+        assert "User-Agent: kube-lifecycle/1.36\r\n" in server.heads[0]
 
 
 async def test_headers_of_the_spec_win(tmp_path: Path) -> None:

@@ -297,7 +297,7 @@ async def test_statusz_and_flagz_show_the_agent(tmp_path: Path) -> None:
     async with running(configuration(tmp_path, given_flags=given)) as server:
         status, body = await ask(server, "GET", "/statusz", "get", "statusz")
         assert (status, body.splitlines()[1]) == (200, b"kubelet statusz")
-        assert b"/metrics/probes" in body and b"1.36.0" in body
+        assert b"/metrics/probes" in body and b"1.37.0" in body
         as_json = "application/json;v=v1alpha1;g=config.k8s.io;as=Flagz"
         status, body = await ask(server, "GET", "/flagz", "get", "configz", Accept=as_json)
         flags = json.loads(body)["flags"]

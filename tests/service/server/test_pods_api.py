@@ -249,7 +249,7 @@ async def test_a_watch_ends_at_a_hand_over_and_the_successor_has_the_pods(tmp_pa
 async def test_without_the_gate_there_is_no_socket(tmp_path: Path) -> None:
     for name in ("pods-api", "pod-resources"):
         (tmp_path / "root" / name).mkdir(parents=True)
-    async with running(configuration(tmp_path)):
+    async with running(configuration(tmp_path, feature_gates={"PodsAPI": False})):
         async with asyncio.timeout(WAIT_SECONDS):
             while not (tmp_path / "root/pod-resources/kubelet.sock").exists():
                 await asyncio.sleep(0.01)

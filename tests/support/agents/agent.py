@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, ClassVar, Self, TypeVar, overload
 
 import yaml
 
@@ -60,6 +60,8 @@ class Agent:
     `config`: KubeletConfiguration fields that win over the world's own. `environment`: for supervisord and the seven.
     `flags`: further lines of kubelet.args. `start=False`: lay the home out and start nothing.
     """
+
+    own_keys: ClassVar[Mapping[str, Any]] = {}  # further keys of BulkheadConfiguration
 
     def __init__(
         self,
@@ -133,8 +135,8 @@ class Agent:
             **({"containerRuntimeEndpoint": self._containerd.endpoint} if self._containerd else {}),
             **self._config,
         }
-        own = {"apiVersion": "bulkhead/v1alpha1", "kind": "BulkheadConfiguration"}
-        runtime = {
+        own: dict[str, Any] = {"apiVersion": "bulkhead/v1alpha1", "kind": "BulkheadConfiguration", **self.own_keys}
+        runtime: dict[str, Any] = {
             "embeddedContainerd": {
                 "enabled": True,
                 "bridge": self._bridge,
@@ -144,7 +146,7 @@ class Agent:
         }
         if self.docker is not None:
             runtime = {"docker": {"enabled": True, **self.docker.section()}}
-        documents = [kubelet] if self._containerd else [kubelet, {**own, **runtime}]
+        documents = [kubelet, {**own, **({} if self._containerd else runtime)}]
         (self.home.path / "kubelet.yaml").write_text(yaml.safe_dump_all(documents))
         arguments = [f"--config={self.home.path}/kubelet.yaml", f"--hostname-override={NODE}", *self._flags]
         (self.home.path / "kubelet.args").write_text(" ".join(arguments) + "\n")

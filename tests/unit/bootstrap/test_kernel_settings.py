@@ -112,7 +112,7 @@ def test_one_that_cannot_be_set_does_not_keep_the_others_from_their_values(machi
 def test_in_a_user_namespace_the_line_names_the_feature_gate(machine: Path) -> None:
     (machine / "proc/self/uid_map").write_text(IN_USER_NAMESPACE)
     with pytest.raises(OperatorError, match=r"\(enable the feature gate KubeletInUserNamespace, or set BULKHEAD_KEEP_"):
-        change_kernel_settings(config(), root=machine, write=refuse)
+        change_kernel_settings(config(feature_gates={"KubeletInUserNamespace": False}), root=machine, write=refuse)
 
 
 def test_in_a_user_namespace_with_the_feature_gate_the_agent_starts(

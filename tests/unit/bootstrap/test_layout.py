@@ -48,6 +48,7 @@ def test_modes_are_the_kubelets_whatever_the_umask(tmp_path: Path) -> None:
         "lib/kubelet/plugins_registry": 0o750,
         "lib/kubelet/device-plugins": 0o750,
         "lib/kubelet/pod-resources": 0o750,
+        "lib/kubelet/pods-api": 0o750,
         "lib/kubelet/checkpoints": 0o700,
         "lib/kubelet/pki": 0o755,
         "log": 0o750,
@@ -56,9 +57,9 @@ def test_modes_are_the_kubelets_whatever_the_umask(tmp_path: Path) -> None:
     }
 
 
-def test_the_directory_of_the_pods_api_is_made_with_its_gate(tmp_path: Path) -> None:
-    make_layout(replace(config(tmp_path), feature_gates={"PodsAPI": True}))
-    assert modes(tmp_path)["lib/kubelet/pods-api"] == 0o750
+def test_the_directory_of_the_pods_api_is_not_made_without_its_gate(tmp_path: Path) -> None:
+    make_layout(replace(config(tmp_path), feature_gates={"PodsAPI": False}))
+    assert "lib/kubelet/pods-api" not in modes(tmp_path)
 
 
 def test_what_exists_keeps_its_mode(tmp_path: Path) -> None:

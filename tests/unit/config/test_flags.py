@@ -10,7 +10,7 @@ from shared.config.flag_lines import flag_lines
 from shared.config.flag_table import FLAGS
 from shared.config.flags import Flags, FlagsRefusedError, parse_flags
 from shared.config.help_text import version_text
-from shared.version import KUBERNETES_RELEASE
+from shared.version import release_tag
 from tests.unit.examples import examples
 
 
@@ -38,7 +38,7 @@ def test_verbosity_has_many_forms(form: list[str]) -> None:
         (["--version=T"], False, "true"),
         (["--version=raw"], False, "raw"),
         (["--version=false"], False, ""),
-        ([f"--version={KUBERNETES_RELEASE}-eks.1+x"], False, f"{KUBERNETES_RELEASE}-eks.1+x"),
+        ([f"--version={release_tag('1.36')}-eks.1+x"], False, f"{release_tag('1.36')}-eks.1+x"),
     ],
 )
 def test_help_and_version_are_asked_for(arguments: list[str], asks: bool, version: str) -> None:
@@ -162,10 +162,10 @@ def test_a_secret_shows_nowhere() -> None:
 
 
 def test_the_version_is_the_release_whose_behaviour_is_kept() -> None:
-    assert version_text("true") == f"Kubernetes {KUBERNETES_RELEASE}"
-    raw = version_text("raw")
+    assert version_text("true", "1.37") == "Kubernetes v1.37.0"
+    raw = version_text("raw", "1.36")
     assert raw.startswith('version.Info{Major:"1", Minor:"36", EmulationMajor:"", EmulationMinor:"", MinCompatibility')
-    assert f'GitVersion:"{KUBERNETES_RELEASE}", GitCommit:"' in raw and raw.endswith('"}') and "\n" not in raw
+    assert 'GitVersion:"v1.36.0", GitCommit:"' in raw and raw.endswith('"}') and "\n" not in raw
 
 
 @pytest.mark.parametrize("head", ["", "--config=", "--", "-v", "-", "--cluster-dns="])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shared.config.findings import Findings
-from shared.config.gate_releases import ADDED_GATES, EVERY_GATE, enabled, gates_of
+from shared.config.gate_releases import EVERY_GATE, enabled, gates_of
 from shared.config.gate_table import GATES, Gate, Stage
 from shared.config.gates import declared_features, resolve_gates
 from shared.version import KUBERNETES_VERSION, RELEASES
@@ -66,10 +66,10 @@ def test_each_release_starts_without_a_gate_given(version: str) -> None:
 
 def test_the_release_of_a_file_decides_the_gates(tmp_path: Path) -> None:
     plain = resolve(tmp_path, ALONE)
-    older, same, newer = (resolve(tmp_path, f'{OWN}emulatedVersion: "{version}"\n') for version in RELEASES)
-    assert plain.emulated_version == same.emulated_version == KUBERNETES_VERSION
-    assert plain.feature_gates == same.feature_gates
-    assert older.feature_gates.keys() == plain.feature_gates.keys() == newer.feature_gates.keys()
+    oldest, older, newer = (resolve(tmp_path, f'{OWN}emulatedVersion: "{version}"\n') for version in RELEASES)
+    assert plain.emulated_version == newer.emulated_version == KUBERNETES_VERSION == "1.37"
+    assert plain.feature_gates == newer.feature_gates
+    assert oldest.feature_gates.keys() == older.feature_gates.keys() == newer.feature_gates.keys()
     for name, values in {
         "ResourceHealthStatusMessage": (False, True, True),  # 1.35 has no such gate
         "ComponentFlagz": (False, True, True),
@@ -77,23 +77,23 @@ def test_the_release_of_a_file_decides_the_gates(tmp_path: Path) -> None:
         "PreventStaticPodAPIReferences": (True, True, True),
         "EmptyDirVolumeMode": (False, False, False),
     }.items():
-        found = tuple(enabled(config.feature_gates, name) for config in (older, same, newer))
+        found = tuple(enabled(config.feature_gates, name) for config in (oldest, older, newer))
         assert found == values, name
-    assert declared_features(older.feature_gates) is None
-    assert declared_features(newer.feature_gates) == declared_features(same.feature_gates)
+    assert declared_features(oldest.feature_gates) is None
+    assert declared_features(newer.feature_gates) == declared_features(older.feature_gates)
 
 
-def test_a_gate_of_another_release_is_off_where_nothing_is_given() -> None:
-    assert "DefaultPodSysctls" in ADDED_GATES
+def test_what_is_not_given_is_as_in_the_default_release() -> None:
+    assert enabled({}, "MemoryQoS") and not gates_of("1.36")["MemoryQoS"].default
     assert not enabled({}, "DefaultPodSysctls")
-    assert enabled({}, "ComponentFlagz")
+    assert not enabled({}, "NoSuchGate")
 
 
 @pytest.mark.parametrize("text", ['"1.34"', '"1.36.0"', '""', '"1.38"'])
 def test_a_release_that_is_not_known_is_refused_with_those_that_are(tmp_path: Path, text: str) -> None:
     [line] = file_refusal(tmp_path, f"{OWN}emulatedVersion: {text}\n")
     assert line == (
-        f':8:1: emulatedVersion: is {text}, must be 1.35, 1.36, 1.37 (choose one of them, or leave it out for "1.36")'
+        f':8:1: emulatedVersion: is {text}, must be 1.35, 1.36, 1.37 (choose one of them, or leave it out for "1.37")'
     )
 
 
@@ -105,12 +105,12 @@ def test_a_number_is_refused_for_it_does_not_name_each_release(tmp_path: Path) -
 def test_a_gate_of_a_later_release_names_the_setting_that_gives_it(tmp_path: Path) -> None:
     gates = "featureGates: {DefaultPodSysctls: true}\n"
     own = OWN.removeprefix(ALONE)
-    [line] = file_refusal(tmp_path, ALONE + gates)
+    [line] = file_refusal(tmp_path, f'{ALONE}{gates}{own}emulatedVersion: "1.36"\n')
     assert line == (
         ":5:16: featureGates.DefaultPodSysctls: unrecognized feature gate: DefaultPodSysctls (Kubernetes 1.36 has no "
         'such gate; leave it out, or set emulatedVersion, such as "1.37")'
     )
-    assert resolve(tmp_path, f'{ALONE}{gates}{own}emulatedVersion: "1.37"\n').feature_gates["DefaultPodSysctls"]
+    assert resolve(tmp_path, ALONE + gates).feature_gates["DefaultPodSysctls"]
 
 
 @pytest.mark.parametrize("value", ["true", "false"])

@@ -1,4 +1,4 @@
-"""Feature gates: which there are, what each is in the end, and what cannot be asked of them."""
+"""Feature gates, here those of 1.36: which there are, what each is in the end, and what cannot be asked of them."""
 
 import pytest
 
@@ -12,7 +12,7 @@ DEFAULTS = {name: gate.default for name, gate in GATES.items()}
 def settled(given: dict[str, bool]) -> tuple[dict[str, bool], list[str], list[str]]:
     """Values that are not the defaults, problems, remarks."""
     findings = Findings(places={"featureGates": "f:1:1"})
-    values, remarks = resolve_gates(given, findings)
+    values, remarks = resolve_gates(given, findings, release="1.36")
     assert values.keys() == GATES.keys()
     return {name: value for name, value in values.items() if value != DEFAULTS[name]}, findings.lines, remarks
 
@@ -137,7 +137,7 @@ def test_every_dependency_is_checked(name: str) -> None:
 def test_what_will_go_is_remarked_where_it_was_set() -> None:
     given = {"SidecarContainers": True, "AllowDNSOnlyNodeCSR": True, "MemoryQoS": True, "AllBeta": False}
     places = {"featureGates.SidecarContainers": "f:3:1", "featureGates.AllowDNSOnlyNodeCSR": "--feature-gates"}
-    _, remarks = resolve_gates(given, Findings(), lambda key: places.get(key, ""))
+    _, remarks = resolve_gates(given, Findings(), lambda key: places.get(key, ""), "1.36")
     assert remarks == [
         "f:3:1: featureGates.SidecarContainers: is generally available and will go in a later release (leave it out)",
         "--feature-gates: AllowDNSOnlyNodeCSR is deprecated and will go in a later release (leave it out)",

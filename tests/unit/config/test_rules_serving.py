@@ -59,8 +59,8 @@ CASES: list[Case] = [
      {"enableSystemLogQuery": True}, {}),
     ({"enableSystemLogQuery": True, "enableSystemLogHandler": False}, {},
      "enableSystemLogQuery: is true while enableSystemLogHandler is false", {"enableSystemLogHandler": False}, {}),
-    ({"showHiddenMetricsForVersion": "1.36"}, {}, 'showHiddenMetricsForVersion: is "1.36", must be the release before',
-     {"showHiddenMetricsForVersion": "1.35"}, {}),
+    ({"showHiddenMetricsForVersion": "1.37"}, {}, 'showHiddenMetricsForVersion: is "1.37", must be the release before',
+     {"showHiddenMetricsForVersion": "1.36"}, {}),
     # images and logs
     ({"maxParallelImagePulls": 2}, {}, "maxParallelImagePulls: is 2 while serializeImagePulls is true (set",
      {"maxParallelImagePulls": 1}, {}),

@@ -28,8 +28,27 @@ async def test_a_request_is_escaped_and_names_the_client(tmp_path: Path) -> None
     assert request.raw_path.startswith("/prefix/api/v1/namespaces/a%20b%3F/pods?")
     assert request.query["fieldSelector"] == "spec.nodeName=n&1,x!=ä"
     assert request.headers["Authorization"] == "Bearer s3cret"
-    assert request.headers["User-Agent"].startswith("kubelet/v1.36.0 (linux/")
+    assert request.headers["User-Agent"].startswith("kubelet/v1.37.0 (linux/")
     assert request.headers["Accept"] == "application/json"
+
+
+async def test_the_server_is_told_the_release_that_is_emulated(tmp_path: Path) -> None:
+    async with serving() as server:
+        put_credentials(tmp_path, 1, server.url)
+
+        async def answer(_: web.Request) -> web.Response:
+            return web.json_response({"kind": "Node"})
+
+        server.handler = answer
+        client = kube_client(tmp_path, qps=-1, burst=0, timeout=20, release="1.36")
+        other = client.behind()
+        try:
+            await client.get("/x")
+            await other.get("/x")
+        finally:
+            await client.close()
+            await other.close()
+    assert [request.headers["User-Agent"][:16] for request in server.requests] == ["kubelet/v1.36.0 "] * 2
 
 
 async def test_verbs_and_content_types(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.http_get.frames import END_HEADERS, END_STREAM, SETTINGS, Frame, block, frame
 
 HOST = "127.0.0.1"
+AGENT = "kube-probe/1.36"
 F = Verdict.FAILURE
 RPC_FAILED = "error: health rpc probe failed: rpc error: "
 
@@ -89,7 +90,7 @@ async def test_the_status_of_a_service_decides(service: str, verdict: Verdict, o
     health = Health()
     limit = 3 if service == "slow" else WAIT_SECONDS
     async with serving(health) as port:
-        outcome = await probe_grpc(HOST, port, service, limit)
+        outcome = await probe_grpc(HOST, port, service, limit, AGENT)
     assert (outcome.verdict, outcome.output) == (verdict, output)
     name = service.encode()
     ((asked, metadata),) = health.asked
@@ -99,7 +100,7 @@ async def test_the_status_of_a_service_decides(service: str, verdict: Verdict, o
 
 async def test_a_server_without_the_service_has_a_message_of_its_own() -> None:
     async with serving(None) as port:
-        outcome = await probe_grpc(HOST, port, "", WAIT_SECONDS)
+        outcome = await probe_grpc(HOST, port, "", WAIT_SECONDS, AGENT)
     words = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "
     assert outcome.verdict is F and outcome.output.startswith(words)
 
@@ -109,7 +110,7 @@ async def test_without_a_listener_the_complete_timeout_passes() -> None:
         unused.bind((HOST, 0))
         port = unused.getsockname()[1]
         began = asyncio.get_running_loop().time()
-        outcome = await probe_grpc(HOST, port, "", 0.3)
+        outcome = await probe_grpc(HOST, port, "", 0.3, AGENT)
     assert asyncio.get_running_loop().time() - began >= 0.29
     words = f'timeout: failed to connect service "{HOST}:{port}" within 300ms: context deadline exceeded'
     assert outcome.output == words
@@ -117,7 +118,7 @@ async def test_without_a_listener_the_complete_timeout_passes() -> None:
 
 async def test_a_server_that_comes_up_in_time_is_found() -> None:
     [port] = free_ports(1)
-    probing = asyncio.create_task(probe_grpc(HOST, port, "", WAIT_SECONDS))
+    probing = asyncio.create_task(probe_grpc(HOST, port, "", WAIT_SECONDS, AGENT))
     await asyncio.sleep(0)
     server = await asyncio.start_server(answering(b""), HOST, port)
     async with server:
@@ -169,14 +170,14 @@ def answering(answer: bytes, *, first: bytes = b"") -> Any:
 )
 async def test_an_answer_that_breaks_off_is_no_health(answer: bytes, output: str) -> None:
     async with await asyncio.start_server(answering(answer), HOST, 0) as server:
-        outcome = await probe_grpc(HOST, server.sockets[0].getsockname()[1], "", WAIT_SECONDS)
+        outcome = await probe_grpc(HOST, server.sockets[0].getsockname()[1], "", WAIT_SECONDS, AGENT)
     assert outcome.verdict is F
     assert outcome.output.startswith(RPC_FAILED + output)
 
 
 async def test_what_does_not_speak_http2_cannot_be_connected() -> None:
     async with await asyncio.start_server(answering(b"HTTP/1.1 400 Bad Request\r\n\r\n"), HOST, 0) as server:
-        outcome = await probe_grpc(HOST, server.sockets[0].getsockname()[1], "", 0.3)
+        outcome = await probe_grpc(HOST, server.sockets[0].getsockname()[1], "", 0.3, AGENT)
     assert "timeout: failed to connect service" in outcome.output
 
 
@@ -199,14 +200,14 @@ def test_a_status_that_is_no_code() -> None:
 async def test_a_server_with_tls_is_asked_without_verification() -> None:
     health, pair = Health(), make_self_signed("of-no-one", datetime.now(UTC))
     async with serving(health, pair) as port:
-        outcome = await probe_grpc(HOST, port, "db", WAIT_SECONDS, tls=True)
+        outcome = await probe_grpc(HOST, port, "db", WAIT_SECONDS, AGENT, tls=True)
     assert (outcome.verdict, outcome.output) == (Verdict.SUCCESS, "service healthy")
     assert [request for request, _ in health.asked] == [b"\x0a\x02db"]
 
 
 async def test_a_server_without_tls_is_not_reached_in_it() -> None:
     async with serving(Health()) as port:
-        outcome = await probe_grpc(HOST, port, "", 1.0, tls=True)
+        outcome = await probe_grpc(HOST, port, "", 1.0, AGENT, tls=True)
     assert outcome.verdict is Verdict.FAILURE
     target = f"{HOST}:{port}"
     text = f'timeout: failed to connect service "{target}" within 1s: context deadline exceeded'

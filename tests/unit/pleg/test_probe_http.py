@@ -16,13 +16,16 @@ import uvloop
 
 from services.bootstrap.adapters.serving_pair import make_self_signed
 from services.pleg.adapters.probe_http import probe_http
-from services.pleg.adapters.probe_try import probe_tcp
+from services.pleg.adapters.probe_try import ProbeRunner, probe_tcp
 from services.pleg.core.probe_outcome import Outcome
-from services.pleg.core.probe_spec import HttpHandler
+from services.pleg.core.probe_spec import HttpHandler, ProbeKind, ProbeSpec
 from services.pleg.core.probe_worker import Verdict
+from shared.time.clock import SystemClock
+from tests.fakes.runtime import FakeRuntime
 from tests.support.waits.deadline import WAIT_SECONDS
 
 HOST = "127.0.0.1"
+AGENT = "kube-probe/1.36"
 Serve = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -92,7 +95,7 @@ async def get(
     scheme: str = "http",
 ) -> Outcome:
     handler = HttpHandler(scheme, "", server.port, path, tuple((headers or {}).items()))
-    return await probe_http(handler, HOST, server.port, timeout)
+    return await probe_http(handler, HOST, server.port, timeout, AGENT)
 
 
 def answer(status: int, body: bytes = b"", *headers: str) -> bytes:
@@ -109,6 +112,19 @@ async def test_the_request_is_the_kubelets() -> None:
             f"GET /healthz?full=1 HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nUser-Agent: kube-probe/1.36\r\n"
             "Accept: */*\r\nConnection: close\r\n\r\n"
         )
+
+
+@on_both_loops
+async def test_a_try_names_the_release_that_is_emulated() -> None:
+    async with serving(OK) as server:
+        for release in ("1.36", "1.37"):
+            runner = ProbeRunner(FakeRuntime(), SystemClock(), 1.0, release)
+            spec = ProbeSpec(
+                kind=ProbeKind.LIVENESS, container="c", sidecar=False, handler=HttpHandler("http", "", server.port, "/")
+            )
+            assert (await runner(spec, "id", HOST)).verdict is Verdict.SUCCESS
+        assert ["kube-probe/1.36" in head for head in server.heads] == [True, False]
+        assert "kube-probe/1.37" in server.heads[1]
 
 
 @on_both_loops
@@ -317,7 +333,7 @@ async def test_no_process_listens() -> None:
         port = taken.getsockname()[1]
         refused = f"dial tcp 127.0.0.1:{port}: connect: connection refused"
         handler = HttpHandler("http", "", port, "/", ())
-        assert await probe_http(handler, HOST, port, WAIT_SECONDS) == Outcome(
+        assert await probe_http(handler, HOST, port, WAIT_SECONDS, AGENT) == Outcome(
             Verdict.FAILURE, f'Get "http://{HOST}:{port}/": {refused}'
         )
         assert await probe_tcp(HOST, port, WAIT_SECONDS) == Outcome(Verdict.FAILURE, refused)
@@ -355,7 +371,7 @@ async def test_ipv6() -> None:
     except OSError:
         pytest.skip("no IPv6 on the loopback")
     handler = HttpHandler("http", "", server.port, "/", ())
-    assert await probe_http(handler, "::1", server.port, WAIT_SECONDS) == Outcome(Verdict.SUCCESS, "ok")
+    assert await probe_http(handler, "::1", server.port, WAIT_SECONDS, AGENT) == Outcome(Verdict.SUCCESS, "ok")
     assert f"Host: [::1]:{server.port}\r\n" in server.heads[0]
     await serve.__aexit__(None, None, None)
 
@@ -379,7 +395,7 @@ async def test_https_to_a_server_without_tls() -> None:
 
     listening = await asyncio.start_server(connected, HOST, 0)
     port = listening.sockets[0].getsockname()[1]
-    outcome = await probe_http(HttpHandler("https", "", port, "/", ()), HOST, port, WAIT_SECONDS)
+    outcome = await probe_http(HttpHandler("https", "", port, "/", ()), HOST, port, WAIT_SECONDS, AGENT)
     assert outcome == Outcome(
         Verdict.FAILURE, f'Get "https://{HOST}:{port}/": http: server gave HTTP response to HTTPS client'
     )
@@ -389,5 +405,5 @@ async def test_https_to_a_server_without_tls() -> None:
 
 @on_both_loops
 async def test_a_scheme_of_its_own() -> None:
-    outcome = await probe_http(HttpHandler("ftp", "", 21, "/", ()), HOST, 21, WAIT_SECONDS)
+    outcome = await probe_http(HttpHandler("ftp", "", 21, "/", ()), HOST, 21, WAIT_SECONDS, AGENT)
     assert outcome == Outcome(Verdict.FAILURE, 'Get "ftp://127.0.0.1:21/": unsupported protocol scheme "ftp"')

@@ -19,6 +19,7 @@ from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.http_get.frames import END_HEADERS, END_STREAM, SETTINGS, Frame, block, fields_of, frame
 
 HOST = "127.0.0.1"
+AGENT = "kube-probe/1.36"
 
 
 @pytest.fixture
@@ -65,7 +66,9 @@ async def serving(tls: ssl.SSLContext | None, *answers: bytes) -> AsyncIterator[
 
 
 async def get(port: int, path: str = "/x?y=1", **headers: str) -> Outcome:
-    return await probe_http(HttpHandler("https", "", port, path, tuple(headers.items())), HOST, port, WAIT_SECONDS)
+    return await probe_http(
+        HttpHandler("https", "", port, path, tuple(headers.items())), HOST, port, WAIT_SECONDS, AGENT
+    )
 
 
 async def test_the_request_has_the_same_content_as_in_http_1(tls: ssl.SSLContext) -> None:
@@ -128,5 +131,5 @@ async def test_a_server_that_speaks_http_2_without_tls_is_asked_in_it() -> None:
     body = frame(Frame.DATA, END_STREAM, b"fine")
     async with serving(None, answer("302", location="/there"), answer("200", body)) as (port, asked):
         handler = HttpHandler("http", "", port, "/x", http2=True)
-        assert await probe_http(handler, HOST, port, WAIT_SECONDS) == Outcome(Verdict.SUCCESS, "fine")
+        assert await probe_http(handler, HOST, port, WAIT_SECONDS, AGENT) == Outcome(Verdict.SUCCESS, "fine")
     assert [(fields[":scheme"], fields[":path"]) for fields in asked] == [("http", "/x"), ("http", "/there")]

@@ -96,7 +96,7 @@ def test_since_1_37_a_node_that_does_not_declare_options_of_mounts_rejects_the_p
 
 
 def test_an_admitted_pod_has_one_event_that_names_some_of_the_fields() -> None:
-    play = Play(facts=MachineFacts(feature_gates=ALL_OFF))
+    play = Play(facts=MachineFacts(feature_gates=ALL_OFF, release="1.36"))
     play.want(every_field())
     play.run()
     play.start()

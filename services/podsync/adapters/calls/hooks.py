@@ -17,9 +17,7 @@ from shared.model.objects import Object
 from shared.model.runtime import SandboxState
 from shared.podspec.field_ref import go_quote
 from shared.podspec.ports import container_port
-from shared.version import KUBERNETES_VERSION
 
-USER_AGENT = f"kube-lifecycle/{KUBERNETES_VERSION}"
 MAX_BYTES = 10 * 1024  # of an answer's body, which is read and dropped, and of a command's output
 
 HookName = Literal["postStart", "preStop"]
@@ -90,8 +88,9 @@ async def _http_get(operations: PodOperations, view: PodView, container: Object,
         raise _HttpError(port)
     headers = tuple((str(h.get("name") or ""), str(h.get("value") or "")) for h in action.get("httpHeaders") or ())
     scheme = str(action.get("scheme") or "HTTP").lower()
+    user_agent = f"kube-lifecycle/{operations.facts.release}"
     try:
-        target = target_of(scheme, host, port, str(action.get("path") or ""), headers, USER_AGENT)
+        target = target_of(scheme, host, port, str(action.get("path") or ""), headers, user_agent)
     except BadRequestError as error:
         raise _HttpError(str(error)) from None
     try:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from services.podsync.core.placement.pod_placement import NOT_PLACED, PodPlacement
+from shared.version import KUBERNETES_VERSION
 
 
 class NodeFacts(Struct, frozen=True, kw_only=True):
@@ -18,6 +19,7 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     node_ips: tuple[str, ...] = ()  # primary first; hostNetwork pods show them as their own
     root_dir: str = "/var/lib/kubelet"
     pod_logs_dir: str = "/var/log/pods"
+    release: str = KUBERNETES_VERSION  # one of RELEASES, which the servers of hooks are told
 
     cluster_dns: tuple[str, ...] = ()
     cluster_domain: str = ""
