@@ -91,7 +91,7 @@ bus-coverage: venv  # every branch of the two pure halves of the bus
 # tests of each kind run also on that of Debian 12. The longest files first, whenever one of the processes is free.
 # ARGS="--workers 3": so many processes. Each has scratch directories of its own.
 # Of the tests in machines of their own, those that take little of an idle processor; one process runs them.
-IN_MACHINES = $(addprefix tests/machine/test_,apparmor.py cluster.py killed_machines.py on_cgroup_v2.py)
+IN_MACHINES = $(addprefix tests/machine/test_,apparmor.py cluster.py on_cgroup_v2.py)
 TESTED = tests/unit tests/service tests/simulation tests/architecture tests/process tests/e2e $(IN_MACHINES)
 test: test-deps assets venv  ## check and every test
 	@$(MAKE) --no-print-directory --jobs=2 check bus-coverage

@@ -24,7 +24,7 @@ from tests.support.waits.deadline import WAIT_SECONDS
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
 SOON = WAIT_SECONDS / 2  # two or three seconds where the machine has nothing else to do
-NOTICED = 72.0  # seconds within which the return of the API server is noticed, after half a minute
+NOTICED = 1.2 * WAIT_SECONDS  # seconds within which the return of the API server is noticed, after half a minute
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -15,6 +15,7 @@ from shared.cri.interface import StreamOptions
 from tests.service.server.spdy_peer import Refused, SpdyPeer
 from tests.support.runtime.contract_world import RealWorld, World, started
 from tests.support.runtime.docker import PrivateDocker
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.cri.runtime_contract import RuntimeContract
 
 pytestmark = pytest.mark.root
@@ -37,7 +38,7 @@ def docker() -> Iterator[PrivateDocker]:
 async def world(docker: PrivateDocker, tmp_path: Path) -> AsyncIterator[RealWorld]:
     shim = asyncio.create_task(docker.shim().run())
     runtime = CriRuntime(f"unix://{docker.shim_socket}", request_timeout=60)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + WAIT_SECONDS
     while not docker.shim_socket.exists() and not shim.done():
         assert time.monotonic() < deadline
         await asyncio.sleep(0.01)

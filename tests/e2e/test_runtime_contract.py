@@ -19,6 +19,7 @@ from tests.support.installed.chosen_programs import chosen_suite
 from tests.support.installed.debian_containerd import INSTALLED, NEWEST
 from tests.support.runtime.containerd import PrivateContainerd, started_containerd
 from tests.support.runtime.contract_world import RealWorld, look, started, until
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.cri.left_tasks_contract import LeftTasksContract
 from tests.unit.cri.runtime_contract import RuntimeContract
 from tools import containerd as containerd_tool
@@ -115,7 +116,7 @@ async def test_containerd_makes_a_configuration_of_its_template_once() -> None:
             assert not await _network_is_ready(runtime)
             await runtime.update_runtime_config("10.91.201.0/24,fd00:91:201::/64")
             assert json.loads(containerd.made.read_text())["plugins"][0]["ipam"]["subnet"] == "10.91.201.0/24"
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + WAIT_SECONDS
             while not await _network_is_ready(runtime):
                 assert time.monotonic() < deadline, "the runtime does not read what it made"
                 await asyncio.sleep(0.05)

@@ -81,7 +81,7 @@ async def test_ninety_watched_secrets_share_a_connection_and_go_on_when_it_is_cu
     await cluster.agent.wait_for(
         lambda: len(connections_of(pid, port)) <= len(NAMES) // 3,
         lambda: f"few connections, not {connections_of(pid, port)}",
-        240,
+        4 * WAIT_SECONDS,
     )
     cluster.plane.forget_requests()
     for connection in connections_of(pid, port):

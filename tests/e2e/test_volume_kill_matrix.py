@@ -18,6 +18,7 @@ from tests.e2e.kill_matrix import DRIVER, UID, Kind, Machine
 from tests.fakes.csi_driver import STAGE
 from tests.support.installed.lacking import require_command
 from tests.support.runtime.loop_devices import devices_below, exclusive_loop_devices
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime, pytest.mark.timeout(900)]
 
@@ -85,7 +86,7 @@ def machine(directory: Path, request: pytest.FixtureRequest, monkeypatch: pytest
             (state / "volumes" / "data" / "device").symlink_to(values["device"])
         command = [sys.executable, "-m", "tests.fakes.csi_driver", machine.root, state, "--capability", STAGE]
         driver = subprocess.Popen(list(map(str, command)), cwd=Path(__file__).parents[2])
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + WAIT_SECONDS
         while not Path(machine.endpoint(DRIVER)).exists():
             assert time.monotonic() < deadline, "the driver does not serve"
             time.sleep(0.05)

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.root, pytest.mark.timeout(1800)]
 # A file, and the cgroup driver for tests that have a choice.
 RUNS = (
     ("tests/machine/inside/limits.py", "systemd"),
-    ("tests/e2e/test_resize.py", "systemd"),
+    pytest.param("tests/e2e/test_resize.py", "systemd", marks=pytest.mark.night),
     pytest.param("tests/machine/inside/limits.py", "cgroupfs", marks=pytest.mark.night),
     pytest.param("tests/e2e/test_resize.py", "cgroupfs", marks=pytest.mark.night),
     pytest.param("tests/e2e/systemd_pods.py", "systemd", marks=pytest.mark.night),

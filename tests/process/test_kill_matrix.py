@@ -21,7 +21,7 @@ from tests.support.waits.deadline import SLOWNESS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
-PODS = 12  # that start and stop in the cells in mid-flight
+PODS = 8  # that start and stop in the cells in mid-flight
 ON_THE_WAY = ("sources", "podsync", "volume", "pleg")  # of a pod that starts; the others are killed there at night
 MID_FLIGHT = {service: Cell((service,), moment=Moment.MID_FLIGHT) for service in SERVICES}
 

@@ -152,9 +152,10 @@ def test_a_watchdog_that_makes_no_sense_refuses_the_start(name: str, value: str,
     assert name in done.stderr.splitlines()[-1] and RECORD.match(done.stderr.splitlines()[-1])
 
 
-def test_it_is_one_process_that_speaks_for_all_and_ends_as_a_kubelet_does(kubelet: Kubelet) -> None:
-    kubelet.start("-v=1")
+def test_it_is_one_process_that_speaks_for_all_takes_any_flags_and_ends_as_a_kubelet_does(kubelet: Kubelet) -> None:
+    kubelet.start("-v=1", "--node-labels=a=b", '--resolv-conf=/tmp/it\'s; a "strange" % name #1')
     services = kubelet.wait_all()
+    assert 'it\'s; a \\"strange\\" % name #1' in (kubelet.run_dir / "config.json").read_text()
     pid = kubelet.process.pid
     assert Path(f"/proc/{pid}/comm").read_text() == "kubelet\n"
     assert {Path(f"/proc/{service}/stat").read_text().split()[3] for service in services.values()} == {str(pid)}
@@ -169,16 +170,13 @@ def test_it_is_one_process_that_speaks_for_all_and_ends_as_a_kubelet_does(kubele
     assert (kubelet.home / "stdout").read_text() == ""
 
 
-def test_flags_with_any_characters_reach_bootstrap(kubelet: Kubelet) -> None:
-    kubelet.start("--node-labels=a=b", '--resolv-conf=/tmp/it\'s; a "strange" % name #1')
-    kubelet.wait_stderr("bootstrap started as process")
-    assert 'it\'s; a \\"strange\\" % name #1' in (kubelet.run_dir / "config.json").read_text()
-    assert kubelet.end() == 0
-
-
-def test_supervisorctl_works_with_the_configuration_it_leaves(kubelet: Kubelet) -> None:
+def test_a_killed_service_is_back_at_once_and_supervisorctl_works_with_the_configuration_it_leaves(
+    kubelet: Kubelet,
+) -> None:
     kubelet.start()
-    kubelet.wait_all()
+    before = kubelet.wait_all()["volume"]
+    os.kill(before, signal.SIGKILL)
+    eventually(lambda: kubelet.holders().get("volume", before) != before, "another volume")
     done = subprocess.run(
         [BIN / "supervisorctl", "-c", kubelet.run_dir / "supervisord.conf", "status", "pleg"],
         capture_output=True, text=True, check=False,
@@ -186,14 +184,6 @@ def test_supervisorctl_works_with_the_configuration_it_leaves(kubelet: Kubelet) 
     assert "RUNNING" in done.stdout
     subprocess.run([BIN / "supervisorctl", "-c", kubelet.run_dir / "supervisord.conf", "shutdown"], check=False)
     assert kubelet.process.wait(WAIT_SECONDS) == 0
-
-
-def test_a_killed_service_is_back_at_once(kubelet: Kubelet) -> None:
-    kubelet.start()
-    before = kubelet.wait_all()["volume"]
-    os.kill(before, signal.SIGKILL)
-    eventually(lambda: kubelet.holders().get("volume", before) != before, "another volume")
-    assert kubelet.end() == 0
 
 
 def test_no_counter_falls_when_server_and_others_are_killed(kubelet: Kubelet) -> None:

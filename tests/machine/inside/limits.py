@@ -1,5 +1,5 @@
 """What pods get of memory, swap and process ids on cgroup v2 alone, and what ends a pod that wants more (node.md 4.4,
-4.6, 4.7, 4.13, 5.6).
+4.6, 4.7, 4.13, 5.6); and those tests of tests/e2e/test_resize.py that write cgroups, on the same node.
 
 tests/machine/test_on_cgroup_v2.py runs this in a machine; it is not collected by itself.
 """
@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from shared.kube import paths
 from shared.model.objects import Object
+from tests.e2e import test_resize
 from tests.e2e.test_node_allocatable import machine
 from tests.e2e.test_resize import MI, Stage, instance, make_stage
 from tests.support.agents.agent import NODE
@@ -22,6 +23,12 @@ from tests.support.agents.conditions import condition_of
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+# They run here on the node of this file.
+test_containers_are_resized = test_resize.test_running_containers_get_what_their_pod_lists_without_a_restart
+test_a_limit_is_not_set_too_low = test_resize.test_a_limit_of_memory_is_not_set_below_what_is_in_use
+test_a_killed_podsync = test_resize.test_a_podsync_that_is_killed_between_two_writes_ends_where_it_would_have_ended
+test_a_pod_is_resized = test_resize.test_the_node_declares_the_resize_of_a_pod_and_of_init_containers_and_does_them
 
 CGROUPS = Path("/sys/fs/cgroup")
 SWAP = Path("/swapfile")

@@ -31,12 +31,6 @@ def let_nodes_bootstrap(plane: ControlPlane, *, approve: bool = True) -> Path:
     return plane.kubeconfig_with_token(TOKEN, "bootstrap")
 
 
-def approve_from_now_on(plane: ControlPlane) -> None:
-    """Make the bindings for approvals that `let_nodes_bootstrap` left out."""
-    for name, role, group in _RIGHTS[1:]:
-        plane.kubectl("apply", "-f", "-", stdin=json.dumps(_binding(name, role, group)))
-
-
 def requests(plane: ControlPlane) -> list[dict[str, Any]]:
     """Return the CertificateSigningRequests, the oldest first."""
     found = json.loads(plane.kubectl("get", "csr", "-o", "json").stdout)["items"]
