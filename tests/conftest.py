@@ -5,6 +5,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -26,7 +27,7 @@ hypothesis.settings.register_profile("bulkhead", deadline=None, print_blob=True,
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=100 // QUICK, derandomize=_SAME_EXAMPLES)
 hypothesis.settings.load_profile("bulkhead")
 
-_OF_PYTEST = "PYTEST_CURRENT_TEST"  # pytest itself sets it in each phase of a test
+_OF_PYTEST = b"PYTEST_CURRENT_TEST"  # pytest itself sets it in each phase of a test
 _TESTS = Path(__file__).resolve().parent
 _ON_CHOSEN_PROGRAMS = ("e2e", "process")  # the lanes whose agents use what `chosen_programs` has chosen
 _seconds: dict[str, float] = defaultdict(float)
@@ -35,7 +36,12 @@ _counts: dict[str, int] = defaultdict(int)
 
 def _lane(item: pytest.Item) -> str:
     """The first directory below tests."""
-    return item.path.relative_to(_TESTS).parts[0]
+    return _lane_of_file(item.path)
+
+
+@cache
+def _lane_of_file(path: Path) -> str:
+    return path.relative_to(_TESTS).parts[0]
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
@@ -103,14 +109,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.fixture(autouse=True)
 def _environment() -> Iterator[None]:
     """End with each test what it, or what it called, has set in the environment."""
-    before = dict(os.environ)
+    # As bytes: os.environ decodes each of forty variables for each of thousands of tests.
+    before = os.environb._data.copy()  # type: ignore[attr-defined]
     yield
-    for name in os.environ.keys() | before.keys():
-        if name != _OF_PYTEST and os.environ.get(name) != before.get(name):
+    after = os.environb._data.copy()  # type: ignore[attr-defined]
+    before[_OF_PYTEST] = after.get(_OF_PYTEST)
+    if after == before:
+        return
+    for name in after.keys() | before.keys():
+        if after.get(name) != before.get(name):
             if name in before:
-                os.environ[name] = before[name]
+                os.environb[name] = before[name]
             else:
-                del os.environ[name]
+                del os.environb[name]
 
 
 @pytest.hookimpl(wrapper=True)

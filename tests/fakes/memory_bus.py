@@ -7,8 +7,9 @@ and who is killed. Nothing happens by itself but deliveries, one per turn of the
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from bus import codec, frames
 from bus.answers import Answer
@@ -58,8 +59,7 @@ class Action(Enum):
     DELAY = "delay"  # until `MemoryNetwork.release`
 
 
-@dataclass(frozen=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True):
     """One publication on its way from one service to one other."""
 
     sender: str
@@ -130,7 +130,8 @@ class MemoryNetwork:
                     bus.beat()
                     bus.tick()
             await self.settle()
-        await self._move_to(end)
+        if self.clock.monotonic() < end or not seconds:
+            await self._move_to(end)
 
     def publish(self, sender: "MemoryBus", published: Frames) -> None:
         """Called by a bus."""

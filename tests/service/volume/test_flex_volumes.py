@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +31,8 @@ class KilledError(BaseException):
 
 @pytest.fixture
 async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    # The driver is run by this Python: the first on PATH may be a script that looks for one.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     node = await started_node(tmp_path, monkeypatch)
     node.volumes.append({"name": "flex", "flexVolume": {"driver": "acme/disk"}})
     (node.volume_plugin_dir / "acme~disk").mkdir(parents=True)
