@@ -13,6 +13,7 @@ import pytest
 _exit_codes: list[int] = []
 
 
+@pytest.hookimpl(tryfirst=True)  # before that of the subtests, which print a letter for each row of a table
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
     """Called for the letter of each result."""
     if report.skipped:
@@ -30,7 +31,8 @@ class _Failures:
         """Called with each result."""
         if report.failed:
             self._reporter.ensure_newline()
-            self._reporter.write_sep("_", report.nodeid, red=True)
+            row = f" [{report.context.msg}]" if isinstance(report, pytest.SubtestReport) else ""
+            self._reporter.write_sep("_", report.nodeid + row, red=True)
             self._reporter.write_line(report.longreprtext)
             for title, text in report.sections:
                 self._reporter.write_sep("-", title)

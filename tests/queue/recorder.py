@@ -58,7 +58,8 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self._outcome = "failed"
-            parts = [report.longreprtext, *(f"--- {title} ---\n{text}" for title, text in report.sections)]
+            row = [f"[{report.context.msg}]"] if isinstance(report, pytest.SubtestReport) else []
+            parts = [*row, report.longreprtext, *(f"--- {title} ---\n{text}" for title, text in report.sections)]
             self.send("fail", test=self._test, when=report.when, text="\n".join(parts)[-MAX_TEXT:])
         elif report.skipped and self._outcome == "passed":
             self._outcome = "skipped"

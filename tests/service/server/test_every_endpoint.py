@@ -332,62 +332,72 @@ async def test_every_endpoint_has_a_handler(server: MainListener) -> None:
     assert set(server.running.service.handlers) == set(Endpoint)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.endpoint)
-async def test_allowed(server: MainListener, case: Case) -> None:
-    status, body, headers = await server.request(case.method, case.path, Authorization=f"Bearer {TOKEN}")
-    assert (status, headers["Content-Type"]) == (case.status, case.kind)
-    assert case.part in body
-    if case.kind == JSON and case.endpoint is not Endpoint.RUN:
-        json.loads(body)
+async def test_allowed(server: MainListener, subtests: pytest.Subtests) -> None:
+    for case in CASES:
+        with subtests.test(case.endpoint):
+            status, body, headers = await server.request(case.method, case.path, Authorization=f"Bearer {TOKEN}")
+            assert (status, headers["Content-Type"]) == (case.status, case.kind)
+            assert case.part in body
+            if case.kind == JSON and case.endpoint is not Endpoint.RUN:
+                json.loads(body)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.endpoint)
-async def test_a_wrong_method(server: MainListener, case: Case) -> None:
-    status, body, headers = await server.request(case.wrong or "POST", case.path)
-    if case.wrong:
-        assert (status, body, headers["Allow"]) == (405, WRONG_METHOD, case.allowed)
-    else:
-        assert status == 200
+async def test_a_wrong_method(server: MainListener, subtests: pytest.Subtests) -> None:
+    for case in CASES:
+        with subtests.test(case.endpoint):
+            status, body, headers = await server.request(case.wrong or "POST", case.path)
+            if case.wrong:
+                assert (status, body, headers["Allow"]) == (405, WRONG_METHOD, case.allowed)
+            else:
+                assert status == 200
 
 
-@pytest.mark.parametrize(("path", "status", "body"), [bad for case in CASES for bad in case.bad])
-async def test_a_bad_parameter(server: MainListener, path: str, status: int, body: str) -> None:
-    method = "POST" if path.startswith(("/run", "/checkpoint")) else "GET"
-    found, text, _ = await server.request(method, path)
-    assert found == status
-    assert body in text if status == 200 else text == body
+async def test_a_bad_parameter(server: MainListener, subtests: pytest.Subtests) -> None:
+    for path, status, body in [bad for case in CASES for bad in case.bad]:
+        with subtests.test(path):
+            method = "POST" if path.startswith(("/run", "/checkpoint")) else "GET"
+            found, text, _ = await server.request(method, path)
+            assert found == status
+            assert body in text if status == 200 else text == body
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.endpoint)
-async def test_denied_unauthenticated_and_undecidable(tmp_path: Path, case: Case) -> None:
-    verb, subresources = VERBS[case.method], case.subresources
+async def test_denied_and_unauthenticated(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    text = "Forbidden (user={}, verb={}, resource=nodes, subresource(s)=[{}])\n"
     async with main_listener(configuration(tmp_path), deny) as server:
-        text = "Forbidden (user={}, verb={}, resource=nodes, subresource(s)=[{}])\n"
-        forbidden = text.format("jane", verb, subresources)
-        assert (await server.request(case.method, case.path, Authorization=f"Bearer {TOKEN}"))[:2] == (403, forbidden)
-        anonymous = text.format("system:anonymous", verb, subresources)
-        assert (await server.request(case.method, case.path))[:2] == (403, anonymous)
-        bad = await server.request(case.method, case.path, Authorization="Bearer wrong")
-        assert bad[:2] == (401, "Unauthorized")
+        for case in CASES:
+            with subtests.test(case.endpoint):
+                request, asked = (case.method, case.path), (VERBS[case.method], case.subresources)
+                answer = await server.request(*request, Authorization=f"Bearer {TOKEN}")
+                assert answer[:2] == (403, text.format("jane", *asked))
+                assert (await server.request(*request))[:2] == (403, text.format("system:anonymous", *asked))
+                bad = await server.request(*request, Authorization="Bearer wrong")
+                assert bad[:2] == (401, "Unauthorized")
+
+
+async def test_undecidable_and_without_anonymous_users(tmp_path: Path, subtests: pytest.Subtests) -> None:
     async with main_listener(configuration(tmp_path), undecidable, anonymous=False) as server:
-        status, body, headers = await server.request(case.method, case.path)
-        assert (status, body, "WWW-Authenticate" in headers) == (401, "Unauthorized", False)
-        first = subresources.split()[0]
-        failed = f"Authorization error (user=jane, verb={verb}, resource=nodes, subresource={first})"
-        assert (await server.request(case.method, case.path, Authorization=f"Bearer {TOKEN}"))[:2] == (500, failed)
+        for case in CASES:
+            with subtests.test(case.endpoint):
+                status, body, headers = await server.request(case.method, case.path)
+                assert (status, body, "WWW-Authenticate" in headers) == (401, "Unauthorized", False)
+                verb, subresource = VERBS[case.method], case.subresources.split()[0]
+                failed = f"Authorization error (user=jane, verb={verb}, resource=nodes, subresource={subresource})"
+                answer = await server.request(case.method, case.path, Authorization=f"Bearer {TOKEN}")
+                assert answer[:2] == (500, failed)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.endpoint)
-async def test_on_the_read_only_port(server: MainListener, case: Case) -> None:
-    running = server.running
-    path = case.path if "?" in case.path else f"{case.path}?x=1"
-    status, body = await running.get(running.read_only + path, case.method)
-    if case.endpoint in (Endpoint.CONFIGZ, Endpoint.CHECKPOINT, Endpoint.STATUSZ, Endpoint.FLAGZ):
-        assert (status, body) == (404, UNKNOWN)
-    elif case.path.startswith(("/healthz", "/pods", "/metrics", "/stats")):
-        assert status == 200
-    else:
-        assert (status, body) == (405, "Debug endpoints are disabled.\n")
+async def test_on_the_read_only_port(server: MainListener, subtests: pytest.Subtests) -> None:
+    for case in CASES:
+        with subtests.test(case.endpoint):
+            running = server.running
+            path = case.path if "?" in case.path else f"{case.path}?x=1"
+            status, body = await running.get(running.read_only + path, case.method)
+            if case.endpoint in (Endpoint.CONFIGZ, Endpoint.CHECKPOINT, Endpoint.STATUSZ, Endpoint.FLAGZ):
+                assert (status, body) == (404, UNKNOWN)
+            elif case.path.startswith(("/healthz", "/pods", "/metrics", "/stats")):
+                assert status == 200
+            else:
+                assert (status, body) == (405, "Debug endpoints are disabled.\n")
 
 
 async def test_streams_over_a_websocket_are_counted_by_kind(server: MainListener) -> None:

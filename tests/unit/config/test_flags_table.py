@@ -120,45 +120,52 @@ def refusal(*arguments: str) -> str:
     return line
 
 
-@pytest.mark.parametrize("flag", VALUED, ids=lambda flag: flag.name)
-def test_a_good_value_lands_where_it_belongs_in_every_way_of_writing_it(flag: Flag) -> None:
-    text, value, shown = good(flag)
-    parsed = parse_flags([f"--{flag.name}={text}"])
-    if flag.key:
-        assert (parsed.fields, parsed.places, parsed.own) == ({flag.key: value}, {flag.key: f"--{flag.name}"}, {})
-    else:
-        assert parsed.own == {flag.name: value}
-        assert parsed.without_effect == (() if flag.acts else (f"--{flag.name}",))
-    assert parsed.deprecations == (
-        (f"Flag --{flag.name} has been deprecated, {flag.deprecated}",) if flag.deprecated else ()
-    )
-    assert parse_flags([f"--{flag.name.replace('-', '_')}={text}"]) == parsed
-    if flag.kind is FlagKind.BOOL:
-        assert parse_flags([f"--{flag.name}"]) == parsed
-    else:
-        assert parse_flags([f"--{flag.name}", text]) == parsed
-    shown = "<masked>" if flag.secret else shown.replace('"', r"\"")
-    assert f'FLAG: --{flag.name}="{shown}"' in flag_lines(parsed)
+def test_a_good_value_lands_where_it_belongs_in_every_way_of_writing_it(subtests: pytest.Subtests) -> None:
+    for flag in VALUED:
+        with subtests.test(flag.name):
+            text, value, shown = good(flag)
+            parsed = parse_flags([f"--{flag.name}={text}"])
+            if flag.key:
+                assert (parsed.fields, parsed.places, parsed.own) == (
+                    {flag.key: value},
+                    {flag.key: f"--{flag.name}"},
+                    {},
+                )
+            else:
+                assert parsed.own == {flag.name: value}
+                assert parsed.without_effect == (() if flag.acts else (f"--{flag.name}",))
+            assert parsed.deprecations == (
+                (f"Flag --{flag.name} has been deprecated, {flag.deprecated}",) if flag.deprecated else ()
+            )
+            assert parse_flags([f"--{flag.name.replace('-', '_')}={text}"]) == parsed
+            if flag.kind is FlagKind.BOOL:
+                assert parse_flags([f"--{flag.name}"]) == parsed
+            else:
+                assert parse_flags([f"--{flag.name}", text]) == parsed
+            shown = "<masked>" if flag.secret else shown.replace('"', r"\"")
+            assert f'FLAG: --{flag.name}="{shown}"' in flag_lines(parsed)
 
 
-@pytest.mark.parametrize("flag", [flag for flag in VALUED if BAD[flag.kind]], ids=lambda flag: flag.name)
-def test_a_bad_value_gives_the_message_that_is_known(flag: Flag) -> None:
-    for text, message in BAD[flag.kind].items():
-        line = refusal(f"--{flag.name}={text}")
-        assert message in line and len(line) < 1000
-        assert f' for "{f"-{flag.shorthand}, " if flag.shorthand else ""}--{flag.name}" flag: ' in line
-        assert ("<masked>" in line) is flag.secret
+def test_a_bad_value_gives_the_message_that_is_known(subtests: pytest.Subtests) -> None:
+    for flag in VALUED:
+        with subtests.test(flag.name):
+            for text, message in BAD[flag.kind].items():
+                line = refusal(f"--{flag.name}={text}")
+                assert message in line and len(line) < 1000
+                assert f' for "{f"-{flag.shorthand}, " if flag.shorthand else ""}--{flag.name}" flag: ' in line
+                assert ("<masked>" in line) is flag.secret
 
 
-@pytest.mark.parametrize("flag", VALUED, ids=lambda flag: flag.name)
-def test_a_default_is_a_value_of_the_flag(flag: Flag) -> None:
-    text = value_text(flag.kind, flag.default)
-    if flag.kind is FlagKind.STRINGS:
-        text = text.strip("[]")
-    if flag.kind in (FlagKind.IP, FlagKind.PAIR, FlagKind.RESERVED_MEMORY) and not text:
-        assert not flag.default
-    else:
-        assert parse_value(flag.kind, text, None) == flag.default
+def test_a_default_is_a_value_of_the_flag(subtests: pytest.Subtests) -> None:
+    for flag in VALUED:
+        with subtests.test(flag.name):
+            text = value_text(flag.kind, flag.default)
+            if flag.kind is FlagKind.STRINGS:
+                text = text.strip("[]")
+            if flag.kind in (FlagKind.IP, FlagKind.PAIR, FlagKind.RESERVED_MEMORY) and not text:
+                assert not flag.default
+            else:
+                assert parse_value(flag.kind, text, None) == flag.default
 
 
 def test_the_help_shows_every_flag_in_the_layout_of_go() -> None:
@@ -219,15 +226,17 @@ def test_flag_lines_show_every_flag_with_the_defaults_of_flags_alone() -> None:
     assert 'FLAG: --max-pods="8"' in flag_lines(parse_flags(["--max-pods=8"]), {"maxPods": 7})
 
 
-@pytest.mark.parametrize("name", REMOVED_FLAGS)
-def test_a_removed_flag_is_refused_with_what_replaces_it(name: str) -> None:
-    assert name not in FLAGS
-    assert refusal(f"--{name}=x").startswith(f"unknown flag: --{name} (removed in 1.")
+def test_a_removed_flag_is_refused_with_what_replaces_it(subtests: pytest.Subtests) -> None:
+    for name in REMOVED_FLAGS:
+        with subtests.test(name):
+            assert name not in FLAGS
+            assert refusal(f"--{name}=x").startswith(f"unknown flag: --{name} (removed in 1.")
 
 
-@pytest.mark.parametrize("name", WINDOWS_FLAGS)
-def test_a_flag_of_windows_is_refused(name: str) -> None:
-    assert refusal(f"--{name.replace('-', '_')}").endswith("(it exists on Windows only; leave it out)")
+def test_a_flag_of_windows_is_refused(subtests: pytest.Subtests) -> None:
+    for name in WINDOWS_FLAGS:
+        with subtests.test(name):
+            assert refusal(f"--{name.replace('-', '_')}").endswith("(it exists on Windows only; leave it out)")
 
 
 def test_a_removed_flag_is_named_in_no_remedy_but_by_a_flag_that_exists() -> None:

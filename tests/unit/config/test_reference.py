@@ -112,25 +112,32 @@ def test_the_tables_have_the_same_keys_and_flags() -> None:
     assert {row["flag"] for row in REFERENCE_FLAGS} | OWN_FLAGS | EARLIER_FLAGS == FLAGS.keys()
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row["key"]) for row in REFERENCE_FIELDS])
-def test_a_key_is_as_in_the_reference(row: dict[str, str]) -> None:
-    field = _FIELD[row["key"]]
-    if row["type"] in TYPES:
-        assert field.schema == TYPES[row["type"]]
-    found, wanted = as_reference(field), with_own(field.key, expected(row))
-    if row["zero"] == "-":
-        wanted["zero"] = found["zero"]
-    assert_same(found, wanted)
+def test_a_key_is_as_in_the_reference(subtests: pytest.Subtests) -> None:
+    for row in REFERENCE_FIELDS:
+        with subtests.test(row["key"]):
+            field = _FIELD[row["key"]]
+            if row["type"] in TYPES:
+                assert field.schema == TYPES[row["type"]]
+            found, wanted = as_reference(field), with_own(field.key, expected(row))
+            if row["zero"] == "-":
+                wanted["zero"] = found["zero"]
+            assert_same(found, wanted)
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row["flag"]) for row in REFERENCE_FLAGS])
-def test_a_flag_is_as_in_the_reference(row: dict[str, str]) -> None:
-    flag = FLAGS[row["flag"]]
-    shown = value_text(flag.kind, flag.default)
-    found = {"type": flag.kind.word, "default": shown, "deprecated": bool(flag.deprecated), "key": flag.key}
-    default = "" if row["default"] == '""' else row["default"]
-    wanted = {"type": row["type"], "default": default, "deprecated": row["deprecated"] == "D", "key": row["key"]}
-    assert found == with_own(f"--{flag.name}", wanted)
+def test_a_flag_is_as_in_the_reference(subtests: pytest.Subtests) -> None:
+    for row in REFERENCE_FLAGS:
+        with subtests.test(row["flag"]):
+            flag = FLAGS[row["flag"]]
+            shown = value_text(flag.kind, flag.default)
+            found = {"type": flag.kind.word, "default": shown, "deprecated": bool(flag.deprecated), "key": flag.key}
+            default = "" if row["default"] == '""' else row["default"]
+            wanted = {
+                "type": row["type"],
+                "default": default,
+                "deprecated": row["deprecated"] == "D",
+                "key": row["key"],
+            }
+            assert found == with_own(f"--{flag.name}", wanted)
 
 
 def test_every_difference_is_one() -> None:

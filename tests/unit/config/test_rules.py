@@ -53,10 +53,10 @@ def written(field: Field, limit: float, steps: int) -> Any:
     return int(limit) + steps
 
 
-def range_cases() -> list[Any]:
+def range_cases() -> list[tuple[Field, Any, bool]]:
     cases = []
     for field in RANGED:
-        for name, limit, outward in (("low", field.low, -1), ("high", field.high, 1)):
+        for limit, outward in ((field.low, -1), (field.high, 1)):
             if limit is None:
                 continue
             for steps, good in ((outward, False), (0, True), (-outward, True)):
@@ -64,7 +64,7 @@ def range_cases() -> list[Any]:
                 lowest, highest = LIMITS.get(getattr(field.schema, "name", ""), (-(2**70), 2**70))
                 if isinstance(value, int) and not lowest <= value <= highest:
                     continue
-                cases.append(pytest.param(field, value, good, id=f"{field.key}-{name}{steps:+d}"))
+                cases.append((field, value, good))
     return cases
 
 
@@ -72,21 +72,22 @@ def is_reported(key: str, lines: list[str]) -> bool:
     return any(line.startswith(f"{key}: is ") and "must be " in line for line in lines)
 
 
-@pytest.mark.parametrize(("field", "value", "good"), range_cases())
-def test_a_range_holds_its_limits_and_refuses_what_is_next_to_them(field: Field, value: Any, good: bool) -> None:
-    also_refused = {
-        ("memoryThrottlingFactor", 0),  # above 0, which a range cannot express
-        ("nodeStatusUpdateFrequency", "0s"),
-        ("runtimeRequestTimeout", "0s"),
-        ("userNamespaces.idsPerPod", 65537),
-        ("userNamespaces.idsPerPod", 4294967294),
-        ("userNamespaces.idsPerPod", 4294967295),
-    }
-    in_milliseconds = field.key.startswith("crashLoopBackOff.") and value == "5m0.000000001s"
-    expected = (good or in_milliseconds) and (field.key, value) not in also_refused
-    changes: dict[str, Any] = {field.key: value, **COMPANIONS.get(field.key, {})}
-    lines = found(changes)
-    assert is_reported(field.key, lines) is not expected, lines
+def test_a_range_holds_its_limits_and_refuses_what_is_next_to_them(subtests: pytest.Subtests) -> None:
+    for field, value, good in range_cases():
+        with subtests.test(f"{field.key}={value}"):
+            also_refused = {
+                ("memoryThrottlingFactor", 0),  # above 0, which a range cannot express
+                ("nodeStatusUpdateFrequency", "0s"),
+                ("runtimeRequestTimeout", "0s"),
+                ("userNamespaces.idsPerPod", 65537),
+                ("userNamespaces.idsPerPod", 4294967294),
+                ("userNamespaces.idsPerPod", 4294967295),
+            }
+            in_milliseconds = field.key.startswith("crashLoopBackOff.") and value == "5m0.000000001s"
+            expected = (good or in_milliseconds) and (field.key, value) not in also_refused
+            changes: dict[str, Any] = {field.key: value, **COMPANIONS.get(field.key, {})}
+            lines = found(changes)
+            assert is_reported(field.key, lines) is not expected, lines
 
 
 @pytest.mark.parametrize("field", CHOOSING, ids=lambda field: field.key)

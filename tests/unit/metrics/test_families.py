@@ -32,13 +32,14 @@ def test_the_reference_is_read() -> None:
     assert len(found) > 90
 
 
-@pytest.mark.parametrize("name", KUBELETS)
-def test_a_metric_is_declared_as_the_kubelets(name: str) -> None:
-    family = declared()[name]
-    kind, labels, notes = reference()[name]
-    assert (family.kind, family.labels) == (kind, labels)
-    if kind is Kind.HISTOGRAM:
-        assert family.buckets == pytest.approx(_buckets(notes, name))
+def test_a_metric_is_declared_as_the_kubelets(subtests: pytest.Subtests) -> None:
+    for name in KUBELETS:
+        with subtests.test(name):
+            family = declared()[name]
+            kind, labels, notes = reference()[name]
+            assert (family.kind, family.labels) == (kind, labels)
+            if kind is Kind.HISTOGRAM:
+                assert family.buckets == pytest.approx(_buckets(notes, name))
 
 
 def _buckets(notes: str, name: str) -> tuple[float, ...]:
