@@ -88,14 +88,14 @@ bus-coverage: venv  # every branch of the two pure halves of the bus
 	$(BIN)/pytest -p tests.queue.compiled tests/unit/bus --cov=bus.ledger --cov=bus.replica --cov-branch --cov-report=term-missing --cov-fail-under=100
 
 # Agents of the tests run on the newest containerd that the cache has (tests/support/installed/chosen_programs.py); some
-# tests of each kind run also on that of Debian 12. The longest files first, whenever one of the processes is free.
+# tests of each kind run also on that of Debian 12, and some on Docker. The longest files first, whenever one of the processes is free.
 # ARGS="--workers 3": so many processes. Each has scratch directories of its own.
 # Of the tests in machines of their own, those that take little of an idle processor; one process runs them.
 IN_MACHINES = $(addprefix tests/machine/test_,apparmor.py cluster.py on_cgroup_v2.py)
 TESTED = tests/unit tests/service tests/simulation tests/architecture tests/process tests/e2e $(IN_MACHINES)
 test: test-deps assets venv  ## check and every test
 	@$(MAKE) --no-print-directory --jobs=2 check bus-coverage
-	@$(BIN)/python -m tests.queue $(TESTED) --also TEST_CONTAINERD=bookworm:versions $(ARGS)
+	@$(BIN)/python -m tests.queue $(TESTED) --also TEST_CONTAINERD=bookworm:versions --also TEST_RUNTIME=docker:docker $(ARGS)
 
 bench: test-deps assets venv  ## measure the Go kubelet and this one side by side (25 minutes; ARGS=--quick: 6)
 	$(BIN)/python -m bench $(ARGS)

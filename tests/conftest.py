@@ -16,6 +16,7 @@ from tests.support.agents.kept_machine import KEPT_MACHINE
 from tests.support.installed import ran_versions
 from tests.support.installed.chosen_programs import put_containerd_on_path
 from tests.support.installed.lacking import lack, lacking_for_root
+from tests.support.runtime.docker_limits import skip_beyond_docker
 from tests.support.waits.deadline import SLOWNESS
 from tests.support.waits.waiting import MAX_LOAD, MAX_WAIT_SECONDS, max_wait_seconds, read_usage, waited_seconds
 from tests.unit.examples import QUICK, mark_shares
@@ -85,6 +86,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test marked `root` may need anything that running and testing do, unless it is marked `no_runtime`."""
     ran_versions.begin_test()
+    skip_beyond_docker(item)
     if item.get_closest_marker("root") is None:
         return
     runtime = item.get_closest_marker("no_runtime") is None

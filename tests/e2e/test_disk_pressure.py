@@ -19,7 +19,6 @@ from tests.support.agents.conditions import condition_of
 from tests.support.agents.world import World
 from tests.support.clusters.cluster import Cluster
 from tests.support.waits.deadline import WAIT_SECONDS
-from tools.containerd import import_images
 from tools.oci_image import Image
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
@@ -160,7 +159,7 @@ def pids(cluster: Cluster) -> dict[str, int]:
 async def test_dead_containers_then_unused_images_then_the_pod_that_exceeds_its_request(cluster: Cluster) -> None:
     agent = cluster.agent
     unused = Image(name=UNUSED, command=("/bin/sh",), files={"/unused": (os.urandom(40 * MIB), 0o644)})
-    import_images(agent.containerd_socket, agent.home.path, [unused])
+    await agent.import_images([unused])
     await agent.wait_back("podsync", agent.kill("podsync"))  # the age of an image counts from the first list
 
     def listed() -> bool:

@@ -20,7 +20,7 @@ from tests.e2e.behaviour.notes import Notes
 from tests.support.agents.behaviour import container, pod_of, status_of
 from tests.support.agents.world import World, busybox_pod
 from tests.support.installed.lacking import lack
-from tests.support.runtime.probe_target import TARGET_IMAGE, import_target
+from tests.support.runtime.probe_target import TARGET_IMAGE, target_image
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.home import CHECKOUT
 
@@ -160,7 +160,7 @@ async def test_what_pods_may_ask_for_is_done_on_it_too(path: str, tmp_path: Path
     notes = Notes(tmp_path)
     pods = every_kind(notes)
     async with World(environment={"PATH": path}, config=ROTATING) as world:
-        import_target(world.containerd_socket, world.home.path)
+        await world.import_images((target_image(),))
         for name, pod in pods.items():
             world.put_manifest(name, pod)
 

@@ -19,6 +19,7 @@ from shared.spdy.frames import Data, FrameDecoder, FrameEncoder, SynStream
 from tests.service.server.spdy_peer import Refused, SpdyPeer
 from tests.support.agents.agent import NODE
 from tests.support.agents.world import TICK_AND_RETURN_INPUT, World, busybox_pod
+from tests.support.runtime.docker_limits import Limit
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -266,6 +267,7 @@ async def test_websocket_v5_carries_fifty_mebibytes_in_and_out(world: World) -> 
     assert hashlib.sha256(output).digest() == hashlib.sha256(content).digest()
 
 
+@pytest.mark.beyond_docker(Limit.WEBSOCKET)
 async def test_websocket_v4_is_the_runtimes_own(world: World) -> None:
     url = f"wss://127.0.0.1:{world._port}{path('exec', 'web', 'echo', 'hi', output=1)}"
     async with aiohttp.ClientSession() as client, client.ws_connect(url, ssl=trusting(), protocols=(V4,)) as socket:

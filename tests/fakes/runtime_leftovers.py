@@ -46,10 +46,10 @@ def _pod_cgroups(root: str) -> list[str]:
     return [name for name in found if name.startswith("pod") and len(name) > 30]
 
 
-def network_namespace(pid: int) -> set[str]:
-    """The name below NETNS of a running process's network namespace; inodes are used again, names are not."""
+def network_namespace(pid: int, place: Path = NETNS) -> set[str]:
+    """The name in this directory of a running process's network namespace; inodes are used again, names are not."""
     names = set()
-    for file in NETNS.glob("*"):
+    for file in place.glob("*"):
         with suppress(OSError):  # of others, who come and go
             if file.stat().st_ino == Path(f"/proc/{pid}/ns/net").stat().st_ino:
                 names.add(file.name)

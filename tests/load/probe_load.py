@@ -16,7 +16,7 @@ from pathlib import Path
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState
 from tests.support.agents.world import World
-from tests.support.runtime.probe_target import TARGET_IMAGE, import_target
+from tests.support.runtime.probe_target import TARGET_IMAGE, target_image
 
 HANDLERS = ("httpGet", "tcpSocket", "grpc")
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
@@ -75,7 +75,7 @@ async def measure(
 ) -> Load:
     """Put `pods` pods of `per_pod` containers up, one probe each and all kinds among them, and watch for `seconds`."""
     async with World() as world:
-        import_target(world.containerd_socket, world.home.path)
+        await world.import_images((target_image(),))
         stamps = world.home.path / "stamps"
         stamps.mkdir()
         kinds: dict[str, str] = {}

@@ -45,6 +45,9 @@ CRUN = (
     ' exec "$0" -m tests.queue --build build/tests-crun -m versions'
     " $(grep -rl pytest.mark.versions tests/e2e tests/process)"
 )
+# Tests of single pods on a node that runs Docker behind the shim, and of what users do with pods of such a node.
+IN_DOCKER = {"TEST_RUNTIME": "docker"}
+ON_DOCKER = ("tests/e2e/behaviour", "tests/e2e/test_streaming.py", "tests/e2e/test_latency.py")
 NODE = "tests/machine/test_node.py"
 PARTS: dict[str, Part] = {
     "test": Part(["make", "test"]),
@@ -52,6 +55,7 @@ PARTS: dict[str, Part] = {
         ["unshare", "--mount", "bash", "-c", CRUN, sys.executable],
         {"TEST_CONTAINERD": "bookworm", "TEST_HANDLER": "crun"},
     ),
+    "docker": Part([sys.executable, "-m", "tests.queue", "--build", "build/tests-docker", *ON_DOCKER], IN_DOCKER),
     # A node in a machine one part of which is another one: kernel 6.12, kernel 7.2, the newest containerd, crun.
     "kernel-trixie": pytest(NODE, MACHINE_KERNEL="trixie"),
     "kernel-sid": pytest(NODE, MACHINE_KERNEL="sid"),

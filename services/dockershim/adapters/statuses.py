@@ -140,8 +140,9 @@ def sandbox_status(inspected: Inspected, addresses: Sequence[str], has_network: 
     return status
 
 
-def container_status(inspected: Inspected, image_ref: str) -> Any:
-    """Return the ContainerStatus. `image_ref`: a digest of the image, or its id."""
+def container_status(inspected: Inspected, image: Mapping[str, Any]) -> Any:
+    """Return the ContainerStatus. `image`: the inspected image, empty where it is gone. As other runtimes do, it shows
+    a name of the image, and a digest of it, else its id."""
     identity = identity_of(inspected)
     if identity is None or not identity.container:
         return None
@@ -149,14 +150,15 @@ def container_status(inspected: Inspected, image_ref: str) -> Any:
     state, created = inspected["State"], nanoseconds_of(inspected["Created"])
     kept, annotations = split_labels(labels)
     number = state_of(inspected)
+    shown = image_message(image, "", "")
     status = api_pb2.ContainerStatus(
         id=inspected["Id"],
         metadata=api_pb2.ContainerMetadata(name=identity.container, attempt=identity.attempt),
         state=number,
         created_at=created,
         started_at=nanoseconds_of(state["StartedAt"]),
-        image=api_pb2.ImageSpec(image=labels.get(IMAGE) or inspected["Config"]["Image"]),
-        image_ref=image_ref,
+        image=api_pb2.ImageSpec(image=next(iter(shown.repo_tags), labels.get(IMAGE) or inspected["Config"]["Image"])),
+        image_ref=next(iter(shown.repo_digests), inspected["Image"]),
         image_id=inspected["Image"],
         labels=kept,
         annotations=annotations,

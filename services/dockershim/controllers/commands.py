@@ -40,8 +40,12 @@ class Commands:
             await kill_exec(made, request.container_id)
             words = " ".join(request.cmd)[:200]
             raise CallError("DeadlineExceeded", f"command {words!r} timed out after {request.timeout} s") from None
-        code = (await made.inspect())["ExitCode"]
-        return api_pb2.ExecSyncResponse(stdout=bytes(outputs[1]), stderr=bytes(outputs[2]), exit_code=code or 0)
+        ended = await made.inspect()
+        if not ended["Pid"]:  # Docker answers 126 or 127, and its reason as the output, where there was no process
+            reason = bytes(outputs[1]).decode(errors="replace").strip()
+            raise CallError("Unknown", f"failed to exec in container {request.container_id!r}: {reason}")
+        code = ended["ExitCode"] or 0
+        return api_pb2.ExecSyncResponse(stdout=bytes(outputs[1]), stderr=bytes(outputs[2]), exit_code=code)
 
     async def exec(self, request: Any) -> Any:
         """Exec: the URL of the command's streams."""

@@ -108,8 +108,7 @@ class Containers:
         if state_of(inspected) == api_pb2.CONTAINER_EXITED:
             await self._logs.drain(inspected["Id"])
         image = await self._engine.image(inspected["Image"])
-        digests = (image or {}).get("RepoDigests") or ()
-        status = container_status(inspected, digests[0] if digests else inspected["Image"])
+        status = container_status(inspected, image or {})
         return api_pb2.ContainerStatusResponse(status=status, info=verbose_info(inspected) if verbose else {})
 
     async def list(self, wanted: Any) -> Any:

@@ -14,4 +14,5 @@ def read_profile(path: str) -> str:
     try:
         return read_regular_file(Path(path.removeprefix("localhost/")), MAX_PROFILE_BYTES).decode()
     except (OSError, ValueError) as error:
-        raise CallError("InvalidArgument", f"the seccomp profile {path} cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise CallError("InvalidArgument", f"the seccomp profile {path} cannot be read: {reason}") from None

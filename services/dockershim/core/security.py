@@ -24,7 +24,7 @@ def security_of(security: Any, profile: str, *, is_sandbox: bool) -> dict[str, A
         raise unsupported("supplementalGroupsPolicy Strict: it adds the groups of the image")
     options = _seccomp(security, profile) + _apparmor(security) + _selinux(security)
     fields: dict[str, Any] = {
-        "Privileged": security.privileged,
+        "Privileged": security.privileged and not is_sandbox,  # the pause process needs no privileges
         "ReadonlyRootfs": security.readonly_rootfs,
         "GroupAdd": [str(group) for group in security.supplemental_groups],
     }

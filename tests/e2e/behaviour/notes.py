@@ -4,10 +4,8 @@ Moments are /proc/uptime, which is the same in every container and on the host.
 """
 
 import asyncio
-import re
 import time
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from shared.model.objects import Object
@@ -20,11 +18,6 @@ note() { read up rest < /proc/uptime; echo "$up $1" >> /out/$FILE; }
 stubborn() { trap 'note term' TERM; note up; while :; do sleep 0.1; note alive; done; }
 dying() { trap "note term; sleep ${1:-0}; note end; exit 0" TERM; note up; while :; do sleep 1 & wait $!; done; }
 """
-
-
-def uptime() -> float:
-    """Seconds."""
-    return float(Path("/proc/uptime").read_text().split()[0])
 
 
 @dataclass(frozen=True)
@@ -87,39 +80,3 @@ class Notes:
         while len(self.words(file)) < count and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
         return self.words(file)
-
-
-@dataclass
-class Stop:
-    """A StopContainer as containerd wrote it down; moments as those of the notes, 0 = it did not happen."""
-
-    asked: float
-    timeout: int  # seconds
-    killed: float = 0.0
-    ended: float = 0.0
-
-    def is_within(self, grace: int, since: float, at_least: float | None = None) -> bool:
-        """Return whether its timeout is what was left of the grace. The agent counts whole seconds from a moment
-        between `since` and `at_least`, or between `since` and the stop where `at_least` is None."""
-        least = grace - int(self.asked - since + 0.05)
-        most = grace if at_least is None else grace - int(max(0.0, self.asked - at_least - 0.05))
-        return max(2, least) <= self.timeout <= max(2, most)  # no process gets less than two seconds
-
-
-_STOP = re.compile(r'time="([^"]+)" level=info msg="(StopContainer for|Kill container) \\"(\w+)\\"([^"]*)"')
-
-
-def stops_of(log: Path) -> dict[str, Stop]:
-    """Container id -> its first stop."""
-    found: dict[str, Stop] = {}
-    booted = time.time() - uptime()
-    for moment, what, container_id, rest in _STOP.findall(log.read_text(errors="replace")):
-        when = datetime.fromisoformat(f"{moment[:26].rstrip('Z')}+00:00").timestamp() - booted
-        stop = found.get(container_id)
-        if timeout := re.search(r"with timeout (\d+) \(s\)", rest):
-            found.setdefault(container_id, Stop(when, int(timeout[1])))
-        elif stop is not None and what.startswith("Kill"):
-            stop.killed = stop.killed or when
-        elif stop is not None and "returns" in rest:
-            stop.ended = stop.ended or when
-    return found

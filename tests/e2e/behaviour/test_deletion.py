@@ -8,9 +8,10 @@ import pytest
 import pytest_asyncio
 
 from shared.model.runtime import ContainerState
-from tests.e2e.behaviour.notes import Notes, stops_of, uptime
+from tests.e2e.behaviour.notes import Notes
 from tests.support.agents.agent import NODE
 from tests.support.agents.behaviour import Node, container, pod_of
+from tests.support.runtime.stops import uptime
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
@@ -51,7 +52,7 @@ async def test_a_deletion_with_a_grace_of_its_own_ends_the_pod_within_it(node: N
     await node.delete_pod("deleted-short", 3)
     await node.wait_gone("deleted-short")
     assert await alive(node, uid) == 0
-    assert stops_of(node.agent.home.log_dir / "containerd.out")[instance].is_within(3, deleted)
+    assert node.agent.stops()[instance].is_within(3, deleted)
 
 
 async def test_the_object_goes_after_the_containers(node: Node, notes: Notes) -> None:

@@ -16,7 +16,7 @@ from shared.model.objects import Object
 from tests.support.agents.agent import NODE
 from tests.support.agents.behaviour import Node, container, pod_of, status_of
 from tests.support.agents.conditions import is_ready
-from tests.support.runtime.registry import Registry, password, pull_secret
+from tests.support.runtime.registry import Registry, asks_for_credentials, password, pull_secret
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [
@@ -146,14 +146,14 @@ async def test_a_pull_secret_opens_the_registry(shelf: Shelf, kind: str) -> None
 
 async def test_a_wrong_password_causes_an_event_that_does_not_show_it(shelf: Shelf) -> None:
     message = await shelf.waiting("images-wrong", "ErrImagePull", "ImagePullBackOff")
-    assert "401" in message or "authoriz" in message
+    assert "401" in message or asks_for_credentials(message)
     assert "hush" not in message
     await shelf.wait_event("images-wrong", "Failed", "Failed to pull image")
 
 
 @pytest.mark.parametrize("kind", ["anonymous", "elsewhere"])
 async def test_without_a_secret_for_it_the_registry_is_closed(shelf: Shelf, kind: str) -> None:
-    assert "authoriz" in await shelf.waiting(f"images-{kind}", "ErrImagePull", "ImagePullBackOff")
+    assert asks_for_credentials(await shelf.waiting(f"images-{kind}", "ErrImagePull", "ImagePullBackOff"))
 
 
 async def test_missing_secrets_cause_an_event_and_once_created_serve_the_next_pull(shelf: Shelf) -> None:
@@ -181,7 +181,7 @@ async def test_the_files_are_for_root_alone_and_no_note_is_left(shelf: Shelf) ->
 async def test_a_pod_without_the_secret_does_not_get_what_is_here(shelf: Shelf) -> None:
     await shelf.ready("images-shared")
     await shelf.pod("images-thief", shelf.image("by/shared:1"))
-    assert "authoriz" in await shelf.waiting("images-thief", "ErrImagePull", "ImagePullBackOff")
+    assert asks_for_credentials(await shelf.waiting("images-thief", "ErrImagePull", "ImagePullBackOff"))
 
 
 async def test_a_pod_with_the_same_secret_gets_it_without_a_pull(shelf: Shelf) -> None:
@@ -216,5 +216,7 @@ async def test_no_password_is_in_any_log_record_or_event(shelf: Shelf) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Written by the agent, and no image's content, volume or database of containerd."""
-    return path.is_file() and not {"containerd", "volumes"} & set(path.parts) and path.stat().st_size < 1 << 26
+    """Written by the agent, and no image's content, volume or database of the runtime."""
+    return (
+        path.is_file() and not {"containerd", "docker", "volumes"} & set(path.parts) and path.stat().st_size < 1 << 26
+    )

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from shared.model.objects import Object
 from tests.support.agents.behaviour import Node, container, pod_of, status_of
-from tests.support.runtime.probe_target import TARGET_IMAGE, import_target
+from tests.support.runtime.probe_target import TARGET_IMAGE, target_image
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
@@ -107,7 +107,7 @@ PODS = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="package", autouse=True)
 async def pods(node: Node) -> AsyncIterator[None]:
-    import_target(node.agent.containerd_socket, node.agent.home.path)
+    await node.agent.import_images((target_image(),))
     node.put(PODS)
     yield
     await node.take_away(PODS)

@@ -13,6 +13,7 @@ from tests.support.agents.conditions import condition_of
 
 pytestmark = [
     pytest.mark.root,
+    pytest.mark.docker,
     pytest.mark.usefixtures("notes"),
     pytest.mark.asyncio(loop_scope="package"),
     pytest.mark.timeout(300),

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from shared.model.objects import Object
 from tests.support.agents.behaviour import Node, container, pod_of, status_of
+from tests.support.runtime.docker_limits import Limit, lacks_capabilities
 
 pytestmark = [
     pytest.mark.root,
@@ -115,6 +116,7 @@ async def test_mounts_of_the_host_are_followed_where_asked_for(node: Node, share
     assert "/h/later" not in await mounts(node, "spec-host", "private")
 
 
+@pytest.mark.beyond_docker(Limit.PRIVILEGED, where=lacks_capabilities())
 async def test_mounts_propagate_both_ways_where_asked_for(node: Node) -> None:
     assert "shared" in (await mounts(node, "spec-host", "both"))["/h"][1]
 

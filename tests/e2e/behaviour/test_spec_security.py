@@ -9,8 +9,9 @@ import pytest_asyncio
 
 from shared.model.objects import Object
 from tests.support.agents.behaviour import Node, container, pod_of, status_of
+from tests.support.runtime.docker_limits import Limit, lacks_capabilities
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.root, pytest.mark.docker, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
 NET_ADMIN, CHOWN = 12, 0  # bits of capabilities
 MASKED = {"/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/scsi", "/sys/firmware"}
@@ -90,11 +91,13 @@ async def test_all_capabilities_dropped_and_one_added(node: Node) -> None:
     assert await capabilities(node, "caps") == 1 << NET_ADMIN
 
 
+@pytest.mark.beyond_docker(Limit.PRIVILEGED, where=lacks_capabilities())
 async def test_a_privileged_container_has_every_capability_the_machine_has(node: Node) -> None:
     own = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapBnd"))
     assert await capabilities(node, "mighty") == int(own.split()[1], 16)
 
 
+@pytest.mark.beyond_docker(Limit.PRIVILEGED, where=lacks_capabilities())
 async def test_a_privileged_container_sees_all_of_proc_and_sys(node: Node) -> None:
     mounts = await mounted(node, "mighty")
     assert not MASKED & mounts.keys()

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar, overload
@@ -33,6 +33,7 @@ from tests.support.installed import ran_versions
 from tests.support.installed.chosen_programs import chosen_handler, runs_in_docker
 from tests.support.runtime.containerd import PrivateContainerd, network_of_our_own
 from tests.support.runtime.docker import PrivateDocker
+from tests.support.runtime.stops import Stop, stops_of_containerd, stops_of_docker
 from tests.support.waits.deadline import WAIT_SECONDS
 from tests.support.waits.stopped import wait_stopped
 from tools import leftovers
@@ -40,7 +41,7 @@ from tools.clean import clean, remove_pods
 from tools.containerd import answers, import_images
 from tools.drained_console import DrainedConsole
 from tools.home import Home
-from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT
+from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, Image
 
 T = TypeVar("T")
 
@@ -96,7 +97,7 @@ class Agent:
             if self.docker is not None:
                 self.docker.directory.mkdir()
                 await asyncio.to_thread(self.docker.start)
-                await asyncio.to_thread(self.docker.load_images)
+                await self.import_images((BUSYBOX_CONTENT, PAUSE_CONTENT))
             self.write_config()
             self.home.make()
             if self._start:
@@ -162,7 +163,7 @@ class Agent:
         await self.wait_beats(*SERVICES, after=began, seconds=2 * WAIT_SECONDS)
         if self._containerd is None and self.docker is None:
             await self.wait_for(lambda: answers(self.containerd_socket), "the embedded containerd to answer")
-            import_images(self.containerd_socket, self.home.path, (BUSYBOX_CONTENT, PAUSE_CONTENT))
+            await self.import_images((BUSYBOX_CONTENT, PAUSE_CONTENT))
             self._ran = self._ran or ran_versions.begin_node(self.containerd_socket)
 
     def start_supervisord(self) -> None:
@@ -301,6 +302,29 @@ class Agent:
             if waited > seconds:
                 raise AssertionError(f"waited {seconds} s for {what if isinstance(what, str) else what()}")
             await asyncio.sleep(LOOK_EVERY if waited < _LONG_WAIT_SECONDS else _LOOK_LATER_EVERY)
+
+    # The runtime
+
+    async def import_images(self, images: Iterable[Image]) -> None:
+        """Make these images from busybox, and put them into the agent's runtime."""
+        if self.docker is not None:
+            await asyncio.to_thread(self.docker.load_images, images)
+        elif self._containerd is not None:
+            await asyncio.to_thread(self._containerd.import_images, images)
+        else:
+            await asyncio.to_thread(import_images, self.containerd_socket, self.home.path, images)
+
+    @property
+    def netns(self) -> Path:
+        """Return the directory in which the network namespaces of pods have names."""
+        return self.docker.directory / "run" / "netns" if self.docker is not None else Path("/run/netns")
+
+    def stops(self) -> dict[str, Stop]:
+        """Return how the runtime stopped each container first, by container id."""
+        if self.docker is not None:
+            return stops_of_docker(self.docker.log)
+        log = self._containerd.log if self._containerd else self.home.log_dir / "containerd.out"
+        return stops_of_containerd(log)
 
     def log_of(self, service: str) -> str:
         """Return the service's log so far."""

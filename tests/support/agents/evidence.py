@@ -51,7 +51,8 @@ def keep(home: Path, test: str, *logs: Path) -> Path:
     place = Path(tempfile.gettempdir()) / "bulkhead-failed" / re.sub(r"[^\w.\[\]-]+", "_", test)[-150:] / home.name
     shutil.rmtree(place, ignore_errors=True)
     for directory, names, files in os.walk(home):
-        names[:] = [name for name in names if name not in _NOT_COPIED]
+        of_docker = Path(directory) == home / "docker"  # of which the log is of use
+        names[:] = [name for name in names if name not in _NOT_COPIED and not of_docker]
         for name in files:
             path = Path(directory) / name
             found = path.lstat()

@@ -12,13 +12,20 @@ from pathlib import Path
 
 from services.dockershim.adapters.engine import Engine
 from services.dockershim.service import DockerShim, Settings
+from tests.support.installed.debian_containerd import INSTALLED, SUITES, find_programs
 from tests.support.runtime.containerd import network_of_our_own
 from tools import leftovers
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, PAUSE_IMAGE, Image, archive, read_busybox
 
 _START_SECONDS = 60
 _CNI = "/usr/lib/cni"
-_OPTIONS = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--exec-opt=native.cgroupdriver=cgroupfs")
+_OPTIONS = (
+    "--bridge=none",
+    "--iptables=false",
+    "--ip6tables=false",
+    "--exec-opt=native.cgroupdriver=cgroupfs",
+    "--debug",
+)
 
 
 class PrivateDocker:
@@ -67,12 +74,14 @@ class PrivateDocker:
         assert program is not None, "no dockerd: install the Debian package docker.io"
         places = {"data-root": "data", "exec-root": "run", "pidfile": "docker.pid"}
         options = [f"--{name}={self.directory / place}" for name, place in places.items()]
+        path = ":".join(part for part in os.environ["PATH"].split(":") if part not in _newer_containerds())
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 [program, *options, f"--host={self.endpoint}", *_OPTIONS],
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                env={**os.environ, "PATH": path},
             )
         asyncio.run(self._wait_until_it_answers())
 
@@ -140,6 +149,12 @@ class PrivateDocker:
         address["dataDir"] = str(self.directory / "addresses")
         bridge = {"type": "bridge", "bridge": self.bridge, "isGateway": True, "ipMasq": False, "ipam": address}
         return {"cniVersion": "0.4.0", "name": self.bridge, "plugins": [bridge]}
+
+
+def _newer_containerds() -> list[str]:
+    """Return where containerds are that Debian does not ship with this Docker."""
+    found = (find_programs(suite) for suite in SUITES if suite != INSTALLED)
+    return [directory for directory in found if directory is not None]
 
 
 def _own_oom_score() -> int:

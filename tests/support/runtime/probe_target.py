@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 
 from tests.support.installed.lacking import require_command
-from tools.containerd import import_images
 from tools.oci_image import Image
 
 SOURCE = Path(__file__).parents[2] / "programs" / "probe_target.c"
@@ -24,7 +23,6 @@ def build() -> bytes:
         return program.read_bytes()
 
 
-def import_target(socket: str, directory: Path) -> None:
-    """Import TARGET_IMAGE into this containerd; `directory` is for a file in between."""
-    image = Image(name=TARGET_IMAGE, command=("/bin/probe-target", "80"), files={"/bin/probe-target": (build(), 0o755)})
-    import_images(socket, directory, (image,))
+def target_image() -> Image:
+    """Return what TARGET_IMAGE names, for the agent's `import_images`."""
+    return Image(name=TARGET_IMAGE, command=("/bin/probe-target", "80"), files={"/bin/probe-target": (build(), 0o755)})

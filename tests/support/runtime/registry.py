@@ -40,6 +40,11 @@ def password(user: str) -> str:
     return f"{user}-word"
 
 
+def asks_for_credentials(message: str) -> bool:
+    """Return whether the message of a failed pull, of containerd or Docker, says that the registry wants others."""
+    return any(words in message for words in ("authoriz", "no basic auth credentials"))
+
+
 class Registry:
     """`users`: only ann and bob may pull and push. `authority`: it speaks TLS with a certificate of this one."""
 

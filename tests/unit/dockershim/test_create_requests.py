@@ -47,6 +47,11 @@ def test_a_sandbox_is_a_pause_process_with_labels_of_its_pod() -> None:
     assert host["OomScoreAdj"] == -998
 
 
+def test_the_pause_process_of_a_privileged_pod_has_no_privileges() -> None:
+    assert sandbox_of(privileged=True)["HostConfig"]["Privileged"] is False
+    assert secured(privileged=True)["Privileged"] is True
+
+
 def test_a_sandbox_with_the_namespaces_of_the_node_has_no_name_of_its_own() -> None:
     body = sandbox_of(namespace_options={"network": 2, "pid": 2, "ipc": 2})
     host = body["HostConfig"]

@@ -9,6 +9,7 @@ from cri_api.v1 import api_pb2
 from services.dockershim.adapters.statuses import container_status, nanoseconds_of
 
 CREATED = "2026-11-29T11:52:57.123456789Z"
+IMAGE = {"Id": "sha256:1", "RepoTags": ["busybox:1"], "RepoDigests": ["busybox@sha256:2"]}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ ZERO = "0001-01-01T00:00:00Z"
     ],
 )
 def test_the_state_of_a_container_and_the_reason_of_its_end(state: dict[str, Any], number: int, reason: str) -> None:
-    status = container_status(inspected(**state), "busybox@sha256:2")
+    status = container_status(inspected(**state), IMAGE)
     assert (status.state, status.reason, status.message) == (number, reason, state.get("Error", ""))
     assert (status.metadata.name, status.metadata.attempt, status.log_path) == ("c", 3, "/l")
     assert dict(status.labels) == {"a": "b"} and status.image_ref == "busybox@sha256:2"
@@ -77,4 +78,20 @@ def test_the_state_of_a_container_and_the_reason_of_its_end(state: dict[str, Any
 
 
 def test_a_container_of_somebody_else_has_no_status() -> None:
-    assert container_status({**inspected(), "Name": "/mine"}, "") is None
+    assert container_status({**inspected(), "Name": "/mine"}, IMAGE) is None
+
+
+@pytest.mark.parametrize(
+    ("image", "shown", "reference"),
+    [
+        ({"RepoTags": ["web:1", "web:2"], "RepoDigests": ["web@sha256:2"]}, "web:1", "web@sha256:2"),
+        ({"RepoTags": ["<none>:<none>"], "RepoDigests": ["<none>@<none>"]}, "sha256:1", "sha256:1"),
+        ({"RepoTags": None, "RepoDigests": None}, "sha256:1", "sha256:1"),
+        ({}, "sha256:1", "sha256:1"),
+    ],
+)
+def test_a_container_shows_the_name_of_its_image_and_not_the_id_it_was_made_from(
+    image: dict[str, Any], shown: str, reference: str
+) -> None:
+    status = container_status(inspected(), image)
+    assert (status.image.image, status.image_ref, status.image_id) == (shown, reference, "sha256:1")
