@@ -44,7 +44,8 @@ class Images:
         return api_pb2.ImageStatusResponse(image=None if image is None else self._message(image))
 
     async def pull(self, reference: str, auth: Any) -> Any:
-        """PullImage: return a digest of the image, or its id. Raises CallError; ends a pull without progress."""
+        """PullImage: return the id of the image, by which ImageStatus and the agent's records of who may use it name it
+        as well. Raises CallError; ends a pull without progress."""
         messages = self._engine.pull(reference, _credentials(auth))
         try:
             while True:
@@ -63,8 +64,7 @@ class Images:
         image = await self._engine.image(reference)
         if image is None:
             raise CallError("Unknown", f"Docker has pulled {reference} and does not have it")
-        digests = image.get("RepoDigests") or ()
-        return api_pb2.PullImageResponse(image_ref=digests[0] if digests else image["Id"])
+        return api_pb2.PullImageResponse(image_ref=image["Id"])
 
     async def remove(self, reference: str) -> None:
         """RemoveImage with all its names."""
