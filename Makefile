@@ -114,7 +114,7 @@ quick: venv  ## check and the tests that need neither root nor a runtime
 QUICK = $(BIN)/pytest -p tests.queue.compiled -p tests.queue.lane -o console_output_style=classic -m "not root and not long" --hypothesis-profile=quick
 # Tests of the programs that measure and disturb nodes: `make test` runs them.
 OF_TOOLS = bench chaos soak
-QUICK_LANES = quick-unit quick-service quick-podsync quick-cli quick-volume quick-architecture quick-simulation
+QUICK_LANES = quick-unit quick-service quick-podsync quick-volume quick-cli quick-rest
 .PHONY: $(QUICK_LANES)
 quick-unit:
 	@$(QUICK) tests/unit $(addprefix --ignore=tests/unit/,podsync volume $(OF_TOOLS))
@@ -126,8 +126,8 @@ quick-cli:
 	@$(QUICK) tests/service/cli
 quick-service:
 	@$(QUICK) tests/service --ignore=tests/service/podsync --ignore=tests/service/volume --ignore=tests/service/cli
-quick-architecture quick-simulation:
-	@$(QUICK) $(@:quick-%=tests/%)
+quick-rest:
+	@$(QUICK) tests/simulation tests/architecture
 
 run: $(VENV)/.synced-run deps  ## run the agent in the foreground with examples/ and show the example pod
 	@$(BIN)/python -m tools.first_run

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from tests.support.agents import evidence
 from tests.support.agents.kept_machine import KEPT_MACHINE
@@ -66,9 +67,13 @@ def _lengthen_limit(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.timeout(*first, *mark.args[1:], **named), append=False)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let no agent that gets our variables change this machine."""
     os.environ |= KEPT_MACHINE
+    if config.getoption("--hypothesis-profile") == "quick":
+        # Hypothesis would read all of our modules that are imported for their constants, a second in each process, and
+        # draw other examples where another test has imported more.
+        providers._get_local_constants = lambda: providers._local_constants
 
 
 @pytest.hookimpl(wrapper=True)

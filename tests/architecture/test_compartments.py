@@ -4,14 +4,17 @@ import re
 
 import pytest
 
-from bus.messages.streams import SERVICES, STREAMS, Stream
+from bus.messages.streams import SERVICES, STREAMS
 from tests.architecture.checkout import CHECKOUT, text_of
 from tools import protocol_page
 
 
-@pytest.mark.parametrize("stream", STREAMS[: -len(SERVICES)], ids=lambda stream: stream.name)
-def test_only_its_owner_owns_a_stream(stream: Stream[object]) -> None:
-    assert [service for service in SERVICES if stream.name in protocol_page.uses("own")[service]] == [stream.owner]
+def test_only_its_owner_owns_a_stream(subtests: pytest.Subtests) -> None:
+    for stream in STREAMS[: -len(SERVICES)]:
+        with subtests.test(stream.name):
+            assert [service for service in SERVICES if stream.name in protocol_page.uses("own")[service]] == [
+                stream.owner
+            ]
 
 
 def test_the_last_streams_are_those_of_events() -> None:

@@ -80,14 +80,15 @@ def commands() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_every_command_of_a_document_exists_with_its_options(name: str) -> None:
-    wrong = []
-    for document, line in commands():
-        words = re.sub(r"\s+#.*|[|;>&].*|\.$", "", line).split()[1:]
-        if document == name and not exists(main, words):
-            wrong.append(line)
-    assert not wrong
+def test_every_command_of_a_document_exists_with_its_options(subtests: pytest.Subtests) -> None:
+    for name in DOCUMENTS:
+        with subtests.test(name):
+            wrong = []
+            for document, line in commands():
+                words = re.sub(r"\s+#.*|[|;>&].*|\.$", "", line).split()[1:]
+                if document == name and not exists(main, words):
+                    wrong.append(line)
+            assert not wrong
 
 
 def exists(command: click.Command, words: list[str]) -> bool:

@@ -17,17 +17,18 @@ MACHINE_PATHS = ["/" + "work/", "/root/" + "."]
 NOT_OURS = {"LICENSE", "requirements.lock", "requirements-dev.lock"}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_link_of_a_document_leads_somewhere(document: str) -> None:
-    broken = []
-    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text_of(document))):
-        path, _, anchor = target.partition("#")
-        if "://" in target:
-            continue
-        file = (CHECKOUT / document).parent / path if path else CHECKOUT / document
-        if not file.exists() or (anchor and anchor not in anchors(file)):
-            broken.append(target)
-    assert not broken
+def test_every_link_of_a_document_leads_somewhere(subtests: pytest.Subtests) -> None:
+    for document in DOCUMENTS:
+        with subtests.test(document):
+            broken = []
+            for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text_of(document))):
+                path, _, anchor = target.partition("#")
+                if "://" in target:
+                    continue
+                file = (CHECKOUT / document).parent / path if path else CHECKOUT / document
+                if not file.exists() or (anchor and anchor not in anchors(file)):
+                    broken.append(target)
+            assert not broken
 
 
 def anchors(document: Path) -> set[str]:

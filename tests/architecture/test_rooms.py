@@ -73,15 +73,16 @@ ENTRY_POINTS = ("services/bootstrap/containerd.py",)  # supervisord's program `c
 EMPTY_NAMES = {"util", "utils", "helper", "helpers", "manager", "common", "misc", "base"}
 
 
-@pytest.mark.parametrize("package", sorted(WHO_MAY_IMPORT))
-def test_a_third_party_package_is_imported_only_in_its_room(package: str) -> None:
-    rooms = WHO_MAY_IMPORT[package]
-    strangers = [
-        name
-        for name in python_files(*PRODUCT)
-        if any(module.split(".")[0] == package for module in imports_of(name)) and not name.startswith(rooms)
-    ]
-    assert not strangers
+def test_a_third_party_package_is_imported_only_in_its_room(subtests: pytest.Subtests) -> None:
+    for package in sorted(WHO_MAY_IMPORT):
+        with subtests.test(package):
+            rooms = WHO_MAY_IMPORT[package]
+            strangers = [
+                name
+                for name in python_files(*PRODUCT)
+                if any(module.split(".")[0] == package for module in imports_of(name)) and not name.startswith(rooms)
+            ]
+            assert not strangers
 
 
 def test_a_service_consists_of_its_rooms_and_its_entry_points() -> None:

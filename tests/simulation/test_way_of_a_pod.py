@@ -19,6 +19,7 @@ from tests.simulation.run import in_memory, run
 from tests.simulation.users import Users
 from tests.simulation.workload import Act, PodPlan, Run, Workload
 
+pytestmark = pytest.mark.long  # compares a document
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| `(services/[\w/]+\.py):([\w.]+)` \| [^|]+ \| (once|each event) \|$", re.MULTILINE)
 PAGE = (CHECKOUT / "docs" / "way-of-a-pod.md").read_text()

@@ -114,7 +114,7 @@ def test_it_is_at_most_as_large_as_promised(stage: Stage, tmp_path: Path) -> Non
 def test_logs_of_other_programs_are_left_out_and_a_cut_part_is_named(stage: Stage, tmp_path: Path) -> None:
     (stage.log_dir / "auth.log").write_text("sshd: of another program\n")
     config = load_effective(str(stage.run_dir))
-    large = replace(config, given_flags={"v": "2" * (3 << 20)})
+    large = replace(config, given_flags={"v": "2" * (2 << 20)})
     (stage.run_dir / CONFIG_NAME).write_bytes(encode_effective(large, ""))
     assert stage.command("support-bundle", "--file", str(tmp_path / "bundle.tar.gz")).returncode == 0
     found = contents(tmp_path / "bundle.tar.gz")

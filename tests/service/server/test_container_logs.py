@@ -82,9 +82,9 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize(
-    ("query", "body"),
-    [
+async def test_options(server: Running, log: Path, subtests: pytest.Subtests) -> None:
+    server.node.network.clock.advance(200_000_000)  # the lines are of 2024, virtual time begins before
+    for query, body in [
         ("", "one\ntwo\nthree\n"),
         ("tailLines=1", "three\n"),
         ("tailLines=0", ""),
@@ -93,16 +93,13 @@ async def until(condition: Callable[[], bool]) -> None:
         ("sinceTime=2024-01-01T00:00:02Z", "two\nthree\n"),
         ("timestamps=true&tailLines=1", "2024-01-01T00:00:03.000000000Z three\n"),
         ("sinceSeconds=3600", ""),
-    ],
-)
-async def test_options(server: Running, log: Path, query: str, body: str) -> None:
-    server.node.network.clock.advance(200_000_000)  # the lines are of 2024, virtual time begins before
-    assert await server.get(f"{server.read_only}{LOGS}?{query}") == (200, body)
+    ]:
+        with subtests.test(query):
+            assert await server.get(f"{server.read_only}{LOGS}?{query}") == (200, body)
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "body"),
-    [
+async def test_refusals(server: Running, log: Path, subtests: pytest.Subtests) -> None:
+    for path, status, body in [
         (f"/containerLogs/{NAMESPACE}/other/{CONTAINER}", 404, 'pod "other" does not exist'),
         (f"/containerLogs/other/{POD}/{CONTAINER}", 404, f'pod "{POD}" does not exist'),
         (f"/containerLogs/{NAMESPACE}/{POD}/x%22y", 404, f'container "x\\"y" not found in pod "{POD}"'),
@@ -119,10 +116,9 @@ async def test_options(server: Running, log: Path, query: str, body: str) -> Non
             STREAM_REFUSED,
         ),
         ("/containerLogs/x", 404, "404: Page Not Found"),
-    ],
-)
-async def test_refusals(server: Running, log: Path, path: str, status: int, body: str) -> None:
-    assert await server.get(server.read_only + path) == (status, body)
+    ]:
+        with subtests.test(path):
+            assert await server.get(server.read_only + path) == (status, body)
 
 
 async def test_the_gate_permits_one_stream_alone(

@@ -124,9 +124,8 @@ async def test_the_verbosity_of_all_processes_is_set(tmp_path: Path) -> None:
     assert got == [5] * (len(SERVICES) - 1)
 
 
-@pytest.mark.parametrize(
-    ("method", "body", "status", "text"),
-    [
+async def test_what_is_no_verbosity_is_refused(server: MainListener, subtests: pytest.Subtests) -> None:
+    for method, body, status, text in [
         ("GET", b"", 406, "unsupported http method"),
         ("POST", b"5", 406, "unsupported http method"),
         ("PUT", b"", 400, 'failed set klog.logging.verbosity : strconv.ParseInt: parsing "": invalid syntax'),
@@ -138,12 +137,9 @@ async def test_the_verbosity_of_all_processes_is_set(tmp_path: Path) -> None:
             'failed set klog.logging.verbosity 3000000000: strconv.ParseInt: parsing "3000000000": value out of range',
         ),
         ("PUT", b"1" * 100, 400, "error reading request body: more than 64 bytes"),
-    ],
-)
-async def test_what_is_no_verbosity_is_refused(
-    server: MainListener, method: str, body: bytes, status: int, text: str
-) -> None:
-    assert (await server.request(method, "/debug/flags/v", body))[:2] == (status, text)
+    ]:
+        with subtests.test(method):
+            assert (await server.request(method, "/debug/flags/v", body))[:2] == (status, text)
 
 
 async def test_the_keys_switch_each_handler_off(tmp_path: Path) -> None:

@@ -86,9 +86,8 @@ async def test_many_requests_leave_threads_for_the_logs(server: Running, monkeyp
     assert statuses.count(200) == MAX_THREADS + MAX_WAITING_REQUESTS and most == MAX_THREADS
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
+async def test_a_page_of_another_site_gets_no_story(server: Running, subtests: pytest.Subtests) -> None:
+    for headers, status in [
         ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}, 403),
         ({"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}, 403),
         ({"Origin": "https://evil.example"}, 403),
@@ -96,10 +95,9 @@ async def test_many_requests_leave_threads_for_the_logs(server: Running, monkeyp
         ({"Origin": "http://local"}, 200),
         ({"Sec-Fetch-Site": "same-origin", "Origin": "http://127.0.0.1:8001"}, 200),  # through a proxy of kubectl
         ({}, 200),
-    ],
-)
-async def test_a_page_of_another_site_gets_no_story(server: Running, headers: dict[str, str], status: int) -> None:
-    assert (await get(server, EXPLAIN, **headers))[0] == status
+    ]:
+        with subtests.test(f"{headers!r:.80}"):
+            assert (await get(server, EXPLAIN, **headers))[0] == status
 
 
 @pytest.mark.parametrize(

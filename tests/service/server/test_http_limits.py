@@ -143,9 +143,8 @@ async def test_an_answer_that_takes_too_long_is_cut(tmp_path: Path, monkeypatch:
         assert (await ask(server, REQUEST[:-2] + b"Connection: close\r\n\r\n")).endswith(b"\r\n\r\nok")
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "body"),
-    [
+async def test_the_health_listener_has_ping_alone(server: Running, subtests: pytest.Subtests) -> None:
+    for path, status, body in [
         ("/healthz", 200, "ok"),
         ("/healthz?verbose", 200, "[+]ping ok\nhealthz check passed\n"),
         ("/healthz?verbose=1&exclude=ping", 200, "[+]ping excluded: ok\nhealthz check passed\n"),
@@ -159,10 +158,9 @@ async def test_an_answer_that_takes_too_long_is_cut(tmp_path: Path, monkeypatch:
         ("/healthz/log", 404, "404 page not found\n"),
         ("/pods", 404, "404 page not found\n"),
         ("/", 404, "404 page not found\n"),
-    ],
-)
-async def test_the_health_listener_has_ping_alone(server: Running, path: str, status: int, body: str) -> None:
-    assert await server.get(server.healthz + path) == (status, body)
+    ]:
+        with subtests.test(path):
+            assert await server.get(server.healthz + path) == (status, body)
 
 
 async def test_health_without_the_sync_loop_is_the_health_listeners(server: Running) -> None:

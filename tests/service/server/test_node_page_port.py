@@ -38,9 +38,8 @@ async def test_the_page_its_state_and_stories_are_served(server: Running) -> Non
     assert server.service.listeners["page"].port == server.config.node_page_port
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
+async def test_nothing_else_is_served(server: Running, subtests: pytest.Subtests) -> None:
+    for method, path in [
         ("GET", "/pods"),
         ("GET", "/configz"),
         ("GET", "/metrics"),
@@ -50,10 +49,9 @@ async def test_the_page_its_state_and_stories_are_served(server: Running) -> Non
         ("GET", "/logs/"),
         ("GET", "/debug/pprof/"),
         ("DELETE", "/metrics/slis"),
-    ],
-)
-async def test_nothing_else_is_served(server: Running, method: str, path: str) -> None:
-    assert await get(server, path, method) == (404, "404 page not found\n")
+    ]:
+        with subtests.test(method):
+            assert await get(server, path, method) == (404, "404 page not found\n")
 
 
 async def test_nothing_is_changed_through_it(server: Running) -> None:
@@ -61,16 +59,21 @@ async def test_nothing_is_changed_through_it(server: Running) -> None:
         assert (await get(server, "/bulkhead/", method))[0] == 405
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.", "[::1", "10.0.0.1:10247"]
-)
-async def test_a_site_with_another_name_is_refused(server: Running, host: str) -> None:
-    assert await get(server, "/bulkhead/state", host=host) == (403, "this port is for 127.0.0.1 and localhost\n")
+async def test_a_site_with_another_name_is_refused(server: Running, subtests: pytest.Subtests) -> None:
+    for host in ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.", "[::1", "10.0.0.1:10247"]:
+        with subtests.test(host):
+            assert await get(server, "/bulkhead/state", host=host) == (
+                403,
+                "this port is for 127.0.0.1 and localhost\n",
+            )
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:9000", "127.0.0.1", "127.0.0.1:9000"])
-async def test_names_of_this_machine_are_served_also_through_a_tunnel(server: Running, host: str) -> None:
-    assert (await get(server, "/bulkhead/state", host=host))[0] == 200
+async def test_names_of_this_machine_are_served_also_through_a_tunnel(
+    server: Running, subtests: pytest.Subtests
+) -> None:
+    for host in ["localhost", "localhost:9000", "127.0.0.1", "127.0.0.1:9000"]:
+        with subtests.test(host):
+            assert (await get(server, "/bulkhead/state", host=host))[0] == 200
 
 
 async def test_the_port_is_closed_by_default(tmp_path: Path) -> None:

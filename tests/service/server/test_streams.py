@@ -183,9 +183,8 @@ async def test_a_streaming_server_that_is_not_there(server: Running) -> None:
 # What is refused before
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "body"),
-    [
+async def test_refusals(server: Running, subtests: pytest.Subtests) -> None:
+    for path, status, body in [
         (f"{EXEC}?command=x", 400, "you must specify at least 1 of stdin, stdout, stderr"),
         (f"{EXEC}?command=x&output=true", 400, "you must specify at least 1 of stdin, stdout, stderr"),
         (f"{FORWARD}", 500, "Upgrade request required\n"),
@@ -198,10 +197,9 @@ async def test_a_streaming_server_that_is_not_there(server: Running) -> None:
         (f"/portForward/{NAMESPACE}/other", 404, "pod does not exist"),
         (f"{FORWARD}/other-uid", 404, "pod not found"),
         (f"/run/{NAMESPACE}/other/{CONTAINER}?cmd=x", 404, "pod does not exist"),
-    ],
-)
-async def test_refusals(server: Running, path: str, status: int, body: str) -> None:
-    assert await server.get(server.read_only + path, "POST") == (status, body)
+    ]:
+        with subtests.test(path):
+            assert await server.get(server.read_only + path, "POST") == (status, body)
 
 
 @pytest.mark.parametrize(

@@ -86,9 +86,8 @@ async def test_a_client_that_leaves_in_the_middle_leaves_no_file_open(server: Ma
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize(
-    ("path", "location"),
-    [
+async def test_paths_are_redirected_as_go_does(server: MainListener, subtests: pytest.Subtests) -> None:
+    for path, location in [
         ("/logs", "/logs/?a=b"),
         ("/logs/pods", "pods/?a=b"),
         ("/logs/syslog/", "../syslog?a=b"),
@@ -96,16 +95,14 @@ async def test_a_client_that_leaves_in_the_middle_leaves_no_file_open(server: Ma
         ("/logs/../etc/passwd", "/etc/passwd?a=b"),
         ("/logs/%2e%2e/etc/passwd", "/etc/passwd?a=b"),
         ("/logs//syslog", "/logs/syslog?a=b"),
-    ],
-)
-async def test_paths_are_redirected_as_go_does(server: MainListener, path: str, location: str) -> None:
-    status, _, headers = await server.request("GET", f"{path}?a=b")
-    assert (status, headers["Location"]) == (301, location)
+    ]:
+        with subtests.test(path):
+            status, _, headers = await server.request("GET", f"{path}?a=b")
+            assert (status, headers["Location"]) == (301, location)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+async def test_what_is_not_there_is_404(server: MainListener, subtests: pytest.Subtests) -> None:
+    for path in [
         "/logs/none",
         "/logs/syslog/x",
         "/logs/%00",
@@ -113,10 +110,9 @@ async def test_paths_are_redirected_as_go_does(server: MainListener, path: str, 
         "/logs/%ff",
         "/logs/..%5c..%5cetc",
         "/logs/%252e%252e/",
-    ],
-)
-async def test_what_is_not_there_is_404(server: MainListener, path: str) -> None:
-    assert (await server.request("GET", path))[:2] == (404, "404 page not found\n")
+    ]:
+        with subtests.test(path):
+            assert (await server.request("GET", path))[:2] == (404, "404 page not found\n")
 
 
 async def test_a_name_that_is_too_long_is_500_without_a_traceback(server: MainListener) -> None:

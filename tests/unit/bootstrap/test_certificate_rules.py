@@ -245,9 +245,8 @@ def test_a_new_certificate_serves_for_half_of_what_is_left_at_least(
     assert deadline_of_new(facts(), deadline, wall) == expected
 
 
-@pytest.mark.parametrize(
-    ("csr", "expected"),
-    [
+def test_what_is_a_request_at_all(subtests: pytest.Subtests) -> None:
+    for csr, expected in [
         ({"metadata": {"name": "a", "uid": "u"}}, True),
         ({"metadata": {"name": "a", "uid": "u"}, "spec": None, "status": {"conditions": None}}, True),
         ({"metadata": {"name": "a"}}, False),
@@ -260,10 +259,9 @@ def test_a_new_certificate_serves_for_half_of_what_is_left_at_least(
         ({"metadata": {"name": "a", "uid": "u"}, "spec": "x"}, False),
         ({"metadata": {"name": "a", "uid": "u"}, "status": {"conditions": {}}}, True),
         ({"metadata": {"name": "a", "uid": "u"}, "status": {"conditions": {"a": 1}}}, False),
-    ],
-)
-def test_what_is_a_request_at_all(csr: object, expected: bool) -> None:
-    assert is_well_formed(csr) is expected
+    ]:
+        with subtests.test(f"{csr!r:.80}"):
+            assert is_well_formed(csr) is expected
 
 
 @pytest.mark.parametrize("text", ["ä", "%", 5, [1], None, "/w=="])

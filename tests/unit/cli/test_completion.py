@@ -68,11 +68,10 @@ def commands(group: click.Group, *words: str) -> list[tuple[tuple[str, ...], cli
     return found
 
 
-@pytest.mark.parametrize(
-    ("words", "command"), commands(main), ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
-)
-def test_the_help_of_every_command_has_its_exit_codes(words: tuple[str, ...], command: click.Command) -> None:
-    assert "Exit codes: " in (command.help or "")
+def test_the_help_of_every_command_has_its_exit_codes(subtests: pytest.Subtests) -> None:
+    for words, command in commands(main):
+        with subtests.test(" ".join(words) if isinstance(words, tuple) else ""):
+            assert "Exit codes: " in (command.help or "")
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ from services.cli.config.masking import MASK, without_credentials
 from tests.unit.examples import examples
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_a_credential_is_masked(subtests: pytest.Subtests) -> None:
+    for text, expected in [
         ("-----BEGIN EC PRIVATE KEY-----\nMHcC\n-----END EC PRIVATE KEY-----\nafter", f"{MASK}\nafter"),
         ("-----BEGIN PRIVATE KEY-----\\nMHcC", MASK),
         ("token eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrIn0.c2lnbmF0dXJl end", f"token {MASK} end"),
@@ -35,10 +34,9 @@ from tests.unit.examples import examples
         ("the password is not shown", "the password is not shown"),
         ("secret default/web: not found", "secret default/web: not found"),
         ("-----BEGIN CERTIFICATE-----\nMIIB", "-----BEGIN CERTIFICATE-----\nMIIB"),
-    ],
-)
-def test_a_credential_is_masked(text: str, expected: str) -> None:
-    assert without_credentials(text) == expected
+    ]:
+        with subtests.test(text):
+            assert without_credentials(text) == expected
 
 
 SECRET = "Zq7-hunter2_9xKfTT"
@@ -46,9 +44,8 @@ DOCKER_CONFIGURATION = base64.b64encode(b'{"auths": {"r.example": {"auth": "dXNl
 PEM_AS_BASE64 = base64.b64encode(b"-----BEGIN PRIVATE KEY-----\n" + b"MIIEvQIBADANBgkqh" * 8).decode()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_value_is_masked_by_its_name_in_every_form(subtests: pytest.Subtests) -> None:
+    for text in [
         f"DB_TOKEN={SECRET}",
         f"DB_PA\u017f\u017fWORD={SECRET}",  # letters that are `s`, `k` and `i` without regard to case
         f"DB_TO\u212aEN={SECRET}",
@@ -93,15 +90,13 @@ PEM_AS_BASE64 = base64.b64encode(b"-----BEGIN PRIVATE KEY-----\n" + b"MIIEvQIBAD
         f'- "--api-token"\n- "{SECRET}"\n',
         json.dumps({"command": f"args:\n- --api-token\n- {SECRET}\n"}),
         json.dumps({"envs": [{"key": "DB_PASSWORD", "value": SECRET}]}),
-    ],
-)
-def test_a_value_is_masked_by_its_name_in_every_form(text: str) -> None:
-    assert SECRET not in without_credentials(text) and MASK in without_credentials(text)
+    ]:
+        with subtests.test(text):
+            assert SECRET not in without_credentials(text) and MASK in without_credentials(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "secret"),
-    [
+def test_a_credential_is_masked_by_its_own_form(subtests: pytest.Subtests) -> None:
+    for text, secret in [
         (f"tls.key: {PEM_AS_BASE64} next", PEM_AS_BASE64[20:]),
         (f'{{"auths": {{"r.example": {{"auth": "{"dXNlcjpodW50ZXIy"}"}}}}}}', "dXNlcjpodW50ZXIy"),
         ("id AKIAIOSFODNN7EXAMPLE end", "AKIAIOSFODNN7EXAMPLE"),
@@ -124,15 +119,13 @@ def test_a_value_is_masked_by_its_name_in_every_form(text: str) -> None:
                 *("rk_live_", "sk_live_", "sk-proj-", "sk-ant-", "npm_", "hvb.", "hvs.", "dckr_pat_", "AIza"),
             )
         ),
-    ],
-)
-def test_a_credential_is_masked_by_its_own_form(text: str, secret: str) -> None:
-    assert secret not in without_credentials(text) and MASK in without_credentials(text)
+    ]:
+        with subtests.test(text):
+            assert secret not in without_credentials(text) and MASK in without_credentials(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_other_texts_stay_readable(subtests: pytest.Subtests) -> None:
+    for text in [
         'MountVolume.SetUp failed for volume "token": timed out',
         'secret "default/web" not found',
         '"Unable to retrieve pull secret" pod="default/web" secret="default/registry" err="not found"',
@@ -162,10 +155,9 @@ def test_a_credential_is_masked_by_its_own_form(text: str, secret: str) -> None:
         '{"name": "HOME", "value": "/root"} PWD=/root',
         'rest_client_requests_total{code="200",host="[::1]:6443"} 5',
         "uid 3f0f2a3e-0000-4000-8000-000000000000 of web-5d4f8b7c9-abcde",
-    ],
-)
-def test_other_texts_stay_readable(text: str) -> None:
-    assert without_credentials(text) == text
+    ]:
+        with subtests.test(text):
+            assert without_credentials(text) == text
 
 
 @pytest.mark.share(4)

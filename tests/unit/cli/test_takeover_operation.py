@@ -130,15 +130,16 @@ def test_a_roll_back_killed_at_any_call_is_completed_by_either_command(at: int, 
             assert outcome.code in (ROLLED_BACK, REFUSED)
 
 
-@pytest.mark.parametrize("at", calls(Intent.TAKEOVER, Machine()))
-def test_ctrl_c_at_any_call_returns_to_the_units_kubelet(at: int) -> None:
-    machine = Machine()
-    outcome, node = run(Intent.TAKEOVER, machine, interrupt_at=at)
-    if len(node.calls) < at or outcome.code == DONE:
-        assert machine.running is Kubelet.BULKHEAD
-    else:
-        assert (outcome.code, outcome.line) == (INTERRUPTED, "interrupted")
-        assert is_given_back(machine)
+def test_ctrl_c_at_any_call_returns_to_the_units_kubelet(subtests: pytest.Subtests) -> None:
+    for at in calls(Intent.TAKEOVER, Machine()):
+        with subtests.test(f"{at!r:.80}"):
+            machine = Machine()
+            outcome, node = run(Intent.TAKEOVER, machine, interrupt_at=at)
+            if len(node.calls) < at or outcome.code == DONE:
+                assert machine.running is Kubelet.BULKHEAD
+            else:
+                assert (outcome.code, outcome.line) == (INTERRUPTED, "interrupted")
+                assert is_given_back(machine)
 
 
 def test_a_takeover_that_was_complete_is_not_rolled_back_by_a_second_one() -> None:

@@ -7,9 +7,8 @@ from services.cli.systemd.expansion import expand_words, referenced_names, split
 VARIABLES = {"ALL": "--a --b='c d'", "LEVEL": "2", "SPACES": " two  words ", "EMPTY": "", "Q": "it's"}
 
 
-@pytest.mark.parametrize(
-    ("word", "words"),
-    [
+def test_a_word_is_expanded(subtests: pytest.Subtests) -> None:
+    for word, words in [
         ("--v=2", ["--v=2"]),
         ("--v", ["--v"]),
         ("--node-labels=a=b c", ["--node-labels=a=b c"]),
@@ -33,10 +32,9 @@ VARIABLES = {"ALL": "--a --b='c d'", "LEVEL": "2", "SPACES": " two  words ", "EM
         ("--v=$${LEVEL}", ["--v=${LEVEL}"]),
         ("${LEVEL", ["${LEVEL"]),
         ("100%", ["100%"]),
-    ],
-)
-def test_a_word_is_expanded(word: str, words: list[str]) -> None:
-    assert expand_words([word], VARIABLES) == words
+    ]:
+        with subtests.test(word):
+            assert expand_words([word], VARIABLES) == words
 
 
 def test_the_words_of_kubeadms_drop_in_become_flags() -> None:
@@ -79,9 +77,8 @@ def test_the_value_of_a_variable_is_split(text: str, words: list[str]) -> None:
     assert split_words(text) == words
 
 
-@pytest.mark.parametrize(
-    ("text", "variables"),
-    [
+def test_an_environment_file_is_read(subtests: pytest.Subtests) -> None:
+    for text, variables in [
         ("A=1\nB=2\n", {"A": "1", "B": "2"}),
         ("A=1\nA=2", {"A": "2"}),
         ("# A=1\n;B=2\n\n  C = 3 \t\n", {"C": "3"}),
@@ -102,10 +99,9 @@ def test_the_value_of_a_variable_is_split(text: str, words: list[str]) -> None:
         ("A=b # no comment\n", {"A": "b # no comment"}),
         ("A=1\r\nB=2\r\n", {"A": "1", "B": "2"}),
         ("A=\\", {"A": ""}),
-    ],
-)
-def test_an_environment_file_is_read(text: str, variables: dict[str, str]) -> None:
-    assert variables_of([], [text]) == variables
+    ]:
+        with subtests.test(text):
+            assert variables_of([], [text]) == variables
 
 
 def test_later_files_win_over_earlier_ones_and_over_the_unit_and_what_is_unset_is_gone() -> None:

@@ -109,9 +109,8 @@ def test_all_problems_are_found_at_once() -> None:
     assert len(lines_of("port: x\nmaxPods: y\nnope: 1\nregisterWithTaints: [{key: a, effekt: b}]")) == 4
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
+def test_a_scalar_has_the_value_that_the_kubelet_gives_it(subtests: pytest.Subtests) -> None:
+    for text, value in [
         *((word, True) for word in ("yes", "Yes", "on", "ON", "y", "Y", "true", "TRUE")),
         *((word, False) for word in ("no", "No", "off", "OFF", "n", "N", "false", "False")),
         *((word, None) for word in ("", "~", "null", "NULL")),
@@ -135,11 +134,10 @@ def test_all_problems_are_found_at_once() -> None:
         ("!!float 5", 5.0),
         ("!own 5", "5"),
         ("|\n  5\n", "5\n"),
-    ],
-)
-def test_a_scalar_has_the_value_that_the_kubelet_gives_it(text: str, value: Any) -> None:
-    found = data_of(f"a: {text}")["a"]
-    assert (type(found), found) == (type(value), value)
+    ]:
+        with subtests.test(text):
+            found = data_of(f"a: {text}")["a"]
+            assert (type(found), found) == (type(value), value)
 
 
 def test_a_key_is_a_string_whatever_it_looks_like() -> None:
@@ -324,17 +322,24 @@ def test_the_closest_name_ignores_case() -> None:
     assert closest("quite-different", ["address", "port"]) == ""
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds", "printed"),
-    [
-        ("1m30s", 90, "1m30s"), ("100ms", 0.1, "100ms"), ("0", 0, "0s"), ("-1h", -3600, "-1h0m0s"),
-        ("1.5s", 1.5, "1.5s"), (".5s", 0.5, "500ms"), ("2us", 2e-6, "2µs"), ("60s", 60, "1m0s"),
-        ("1500µs", 0.0015, "1.5ms"), ("3600.5s", 3600.5, "1h0m0.5s"), ("1ns", 1e-9, "1ns"), ("1.s", 1, "1s"),
-    ],
-)  # fmt: skip
-def test_durations_are_read_and_printed_as_go_does(text: str, seconds: float, printed: str) -> None:
-    assert parse_duration(text) == pytest.approx(seconds)
-    assert format_duration(parse_nanoseconds(text)) == printed
+def test_durations_are_read_and_printed_as_go_does(subtests: pytest.Subtests) -> None:
+    for text, seconds, printed in [
+        ("1m30s", 90, "1m30s"),
+        ("100ms", 0.1, "100ms"),
+        ("0", 0, "0s"),
+        ("-1h", -3600, "-1h0m0s"),
+        ("1.5s", 1.5, "1.5s"),
+        (".5s", 0.5, "500ms"),
+        ("2us", 2e-6, "2µs"),
+        ("60s", 60, "1m0s"),
+        ("1500µs", 0.0015, "1.5ms"),
+        ("3600.5s", 3600.5, "1h0m0.5s"),
+        ("1ns", 1e-9, "1ns"),
+        ("1.s", 1, "1s"),
+    ]:
+        with subtests.test(text):
+            assert parse_duration(text) == pytest.approx(seconds)
+            assert format_duration(parse_nanoseconds(text)) == printed
 
 
 @given(st.integers(-(2**63) + 1, 2**63 - 1))

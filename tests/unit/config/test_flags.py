@@ -48,9 +48,8 @@ def test_help_and_version_are_asked_for(arguments: list[str], asks: bool, versio
     assert f'FLAG: --help="{str(asks).lower()}"' in shown and f'FLAG: --version="{version or "false"}"' in shown
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
+def test_a_bad_command_line_is_one_line_with_a_remedy(subtests: pytest.Subtests) -> None:
+    for arguments, line in [
         (["--prot=1"], "unknown flag: --prot (did you mean --port?)"),
         (["--Port=1"], "unknown flag: --Port (did you mean --port?)"),
         (["--zzzzzz"], "unknown flag: --zzzzzz (`bulkhead config flags` lists those that exist)"),
@@ -81,11 +80,10 @@ def test_help_and_version_are_asked_for(arguments: list[str], asks: bool, versio
         (["a", "--nonsense"], "unknown flag: --nonsense"),
         (["--config", "/a\0b"], "flags: argument 2 holds a NUL byte (remove it)"),
         (["--config=/\udcff"], "flags: argument 1 holds what is no UTF-8 (remove it)"),
-    ],
-)  # fmt: skip
-def test_a_bad_command_line_is_one_line_with_a_remedy(arguments: list[str], line: str) -> None:
-    [found] = refused(*arguments).lines
-    assert found.startswith(line) and found.endswith(")")
+    ]:
+        with subtests.test(f"{arguments!r:.80}"):
+            [found] = refused(*arguments).lines
+            assert found.startswith(line) and found.endswith(")")
 
 
 @pytest.mark.parametrize("arguments", [["--config", "--port"], ["--config", "--", "--port=1"], ["--config=a=b"]])
@@ -97,9 +95,8 @@ def test_two_dashes_end_the_flags() -> None:
     assert parse_flags(["--port=1", "--"]).fields == {"port": 1}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "fields"),
-    [
+def test_a_repeated_flag_appends_merges_or_replaces(subtests: pytest.Subtests) -> None:
+    for arguments, fields in [
         (["--max-pods=1", "--max_pods=2"], {"maxPods": 2}),
         (["--cluster-dns=1", "--cluster-dns", "2,3"], {"clusterDNS": ["1", "2", "3"]}),
         (["--cluster-dns="], {"clusterDNS": []}),
@@ -131,10 +128,9 @@ def test_two_dashes_end_the_flags() -> None:
         (["--oom-score-adj=-0x_a"], {"oomScoreAdj": -10}),
         (["--sync-frequency=-1h0.5s"], {"syncFrequency": "-1h0m0.5s"}),
         (['--tls-cipher-suites="a ""b""",c\nd'], {"tlsCipherSuites": ['a "b"', "c"]}),
-    ],
-)
-def test_a_repeated_flag_appends_merges_or_replaces(arguments: list[str], fields: dict[str, object]) -> None:
-    assert parse_flags(arguments).fields == fields
+    ]:
+        with subtests.test(f"{arguments!r:.80}"):
+            assert parse_flags(arguments).fields == fields
 
 
 def test_labels_of_the_node_accumulate() -> None:

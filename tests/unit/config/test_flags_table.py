@@ -182,9 +182,8 @@ def test_the_help_shows_every_flag_in_the_layout_of_go() -> None:
         assert line.endswith(f" (DEPRECATED: {flag.deprecated})") is bool(flag.deprecated)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_the_help_gives_type_default_and_deprecation(subtests: pytest.Subtests) -> None:
+    for line in [
         "      --anonymous-auth   (default true) (DEPRECATED: ",
         "      --authentication-token-webhook   (DEPRECATED: ",
         '      --authorization-mode string   (default "AlwaysAllow") (DEPRECATED: ',
@@ -199,12 +198,11 @@ def test_the_help_shows_every_flag_in_the_layout_of_go() -> None:
         "      --version version[=true]   ",
         "      --vmodule pattern=N,...   ",
         "      --volume-stats-agg-period duration   (default 1m0s) (DEPRECATED: ",
-    ],
-)
-def test_the_help_gives_type_default_and_deprecation(line: str) -> None:
-    head, tail = line.rsplit("   ", 1)
-    [found] = [shown for shown in help_text().splitlines() if shown.startswith(head + "  ")]
-    assert tail in found and ("(default" in tail) is ("(default" in found)
+    ]:
+        with subtests.test(line):
+            head, tail = line.rsplit("   ", 1)
+            [found] = [shown for shown in help_text().splitlines() if shown.startswith(head + "  ")]
+            assert tail in found and ("(default" in tail) is ("(default" in found)
 
 
 def test_the_help_lists_the_gates_that_are_no_part_of_a_release_yet() -> None:

@@ -124,14 +124,15 @@ def test_a_stage_that_others_need_is_reported() -> None:
     assert {problem.split(": ")[1] for problem in problems} == {"featureGates.AllBeta"}
 
 
-@pytest.mark.parametrize("name", [name for name, gate in GATES.items() if gate.needs])
-def test_every_dependency_is_checked(name: str) -> None:
-    for needed in GATES[name].needs:
-        findings = Findings()
-        resolve_gates({name: True, needed: False}, findings)
-        wanted = f"{name} is enabled, but depends on feature gate {needed}, which is disabled"
-        locked = f"cannot set feature gate {needed} to false: it is locked to true"
-        assert any(wanted in line or locked in line for line in findings.lines)
+def test_every_dependency_is_checked(subtests: pytest.Subtests) -> None:
+    for name in [name for name, gate in GATES.items() if gate.needs]:
+        with subtests.test(name):
+            for needed in GATES[name].needs:
+                findings = Findings()
+                resolve_gates({name: True, needed: False}, findings)
+                wanted = f"{name} is enabled, but depends on feature gate {needed}, which is disabled"
+                locked = f"cannot set feature gate {needed} to false: it is locked to true"
+                assert any(wanted in line or locked in line for line in findings.lines)
 
 
 def test_what_will_go_is_remarked_where_it_was_set() -> None:

@@ -312,9 +312,8 @@ def merged(base: str, *patches: str) -> Layers:
     return lay_drop_ins(layers, drop_ins, Findings())
 
 
-@pytest.mark.parametrize(
-    ("base", "patches", "key", "value", "origin"),
-    [
+def test_drop_ins_merge_as_json_merge_patches(subtests: pytest.Subtests) -> None:
+    for base, patches, key, value, origin in [
         ("maxPods: 5", ["maxPods: 6", "maxPods: 7"], "maxPods", 7, "/c/1.conf:1:1"),
         ("maxPods: 5", ["maxPods: 6", "maxPods: null"], "maxPods", 110, "default"),
         ("maxPods: 5", ["maxPods: 0"], "maxPods", 110, "default, /c/0.conf:1:1 gives 0"),
@@ -334,17 +333,19 @@ def merged(base: str, *patches: str) -> Layers:
         ("mergeDefaultEvictionSettings: true", ["evictionHard: null"], "evictionHard", None, ""),
         ("featureGates: {A: true}", ["featureGates: {B: true}"], "featureGates", {"A": True, "B": True}, None),
         ("featureGates: {A: true}", ["featureGates: {A: null}"], "featureGates", {}, None),
-        ("systemReserved: {cpu: '1'}", ["systemReserved: {pid: '5'}", "systemReserved: {cpu: null}"],
-         "systemReserved", {"pid": "5"}, None),
-    ],
-)  # fmt: skip
-def test_drop_ins_merge_as_json_merge_patches(
-    base: str, patches: list[str], key: str, value: Any, origin: str | None
-) -> None:
-    layers = merged(base, *patches)
-    assert value_of(layers.data, key) == value
-    if origin is not None:
-        assert str(layers.origins.get(key, "")) == origin
+        (
+            "systemReserved: {cpu: '1'}",
+            ["systemReserved: {pid: '5'}", "systemReserved: {cpu: null}"],
+            "systemReserved",
+            {"pid": "5"},
+            None,
+        ),
+    ]:
+        with subtests.test(base):
+            layers = merged(base, *patches)
+            assert value_of(layers.data, key) == value
+            if origin is not None:
+                assert str(layers.origins.get(key, "")) == origin
 
 
 def test_eviction_thresholds_of_drop_ins_are_merged_one_by_one() -> None:

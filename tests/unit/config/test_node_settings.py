@@ -165,9 +165,8 @@ def test_bad_values_are_one_line(tmp_path: Path, text: str, part: str) -> None:
     assert part in line
 
 
-@pytest.mark.parametrize(
-    ("key", "free"),
-    [
+def test_labels_of_kubernetes_itself_are_not_free(subtests: pytest.Subtests) -> None:
+    for key, free in [
         ("plain", True),
         ("example.com/x", True),
         ("notkubernetes.io/x", True),
@@ -182,12 +181,11 @@ def test_bad_values_are_one_line(tmp_path: Path, text: str, part: str) -> None:
         ("node-role.kubernetes.io/x", False),
         ("node-restriction.kubernetes.io/x", False),
         ("anode.kubernetes.io/x", False),
-    ],
-)
-def test_labels_of_kubernetes_itself_are_not_free(key: str, free: bool) -> None:
-    findings = Findings()
-    assert node_labels({key: "v"}, findings) == {key: "v"}
-    assert (findings.lines == []) is free
+    ]:
+        with subtests.test(key):
+            findings = Findings()
+            assert node_labels({key: "v"}, findings) == {key: "v"}
+            assert (findings.lines == []) is free
 
 
 def test_labels_are_checked_to_the_character() -> None:

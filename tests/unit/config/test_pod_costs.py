@@ -44,9 +44,8 @@ def test_a_setting_that_a_reload_refuses_has_the_cost_of_a_new_start() -> None:
     assert {name for name in FIXED if name in POD_COSTS} == {"docker", "embedded_containerd", "node_name", "root_dir"}
 
 
-@pytest.mark.parametrize(
-    ("setting", "old", "new", "effect"),
-    [
+def test_the_cost_depends_on_the_direction(subtests: pytest.Subtests) -> None:
+    for setting, old, new, effect in [
         ("cgroups_per_qos", False, True, PodEffect.RESTART),
         ("cgroups_per_qos", True, False, PodEffect.LATER),
         ("max_pods", 110, 50, PodEffect.LATER),
@@ -66,10 +65,9 @@ def test_a_setting_that_a_reload_refuses_has_the_cost_of_a_new_start() -> None:
         ("cpu_manager_policy_options", {}, {"full-pcpus-only": "true"}, PodEffect.LATER),
         ("reserved_memory", (), ({"numaNode": 0},), PodEffect.UNMANAGED),
         ("reserved_system_cpus", "0", "0-1", PodEffect.UNMANAGED),
-    ],
-)
-def test_the_cost_depends_on_the_direction(setting: str, old: object, new: object, effect: PodEffect) -> None:
-    assert pod_cost(setting, old, new).effect is effect
+    ]:
+        with subtests.test(setting):
+            assert pod_cost(setting, old, new).effect is effect
 
 
 def test_the_gravest_cost_counts() -> None:

@@ -90,27 +90,31 @@ def test_a_range_holds_its_limits_and_refuses_what_is_next_to_them(subtests: pyt
             assert is_reported(field.key, lines) is not expected, lines
 
 
-@pytest.mark.parametrize("field", CHOOSING, ids=lambda field: field.key)
-def test_each_choice_is_taken_and_no_other(field: Field) -> None:
-    findings = Findings()
-    for choice in field.choices:
-        data = effective({field.key: choice})
-        check_rules(data, {**DEFAULT_GATES, "MemoryQoS": True}, findings)
-        check_clients(data, findings)
-        assert not [line for line in findings.lines if "must be one of" in line]
-    data = effective({field.key: field.choices[0].swapcase()})
-    check_rules(data, DEFAULT_GATES, findings)
-    check_clients(data, findings)
-    what = f'{field.key}: is "{field.choices[0].swapcase()}", must be one of {", ".join(field.choices)} (names are'
-    assert [line for line in findings.lines if line.startswith(what)]
+def test_each_choice_is_taken_and_no_other(subtests: pytest.Subtests) -> None:
+    for field in CHOOSING:
+        with subtests.test(field.key):
+            findings = Findings()
+            for choice in field.choices:
+                data = effective({field.key: choice})
+                check_rules(data, {**DEFAULT_GATES, "MemoryQoS": True}, findings)
+                check_clients(data, findings)
+                assert not [line for line in findings.lines if "must be one of" in line]
+            data = effective({field.key: field.choices[0].swapcase()})
+            check_rules(data, DEFAULT_GATES, findings)
+            check_clients(data, findings)
+            what = (
+                f'{field.key}: is "{field.choices[0].swapcase()}", must be one of {", ".join(field.choices)} (names are'
+            )
+            assert [line for line in findings.lines if line.startswith(what)]
 
 
-@pytest.mark.parametrize("field", CHOOSING, ids=lambda field: field.key)
-def test_the_empty_choice_is_taken_where_it_is_the_default(field: Field) -> None:
-    findings = Findings()
-    check_rules(data := effective({field.key: ""}), DEFAULT_GATES, findings)
-    check_clients(data, findings)
-    assert is_reported(field.key, findings.lines) is (field.default != "")
+def test_the_empty_choice_is_taken_where_it_is_the_default(subtests: pytest.Subtests) -> None:
+    for field in CHOOSING:
+        with subtests.test(field.key):
+            findings = Findings()
+            check_rules(data := effective({field.key: ""}), DEFAULT_GATES, findings)
+            check_clients(data, findings)
+            assert is_reported(field.key, findings.lines) is (field.default != "")
 
 
 # How a line names what is wrong, and what is only reported.

@@ -152,9 +152,8 @@ CPU = {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "1"}}
 CPU_GATES = {"CPUManagerPolicyAlphaOptions": True}
 
 
-@pytest.mark.parametrize(
-    ("options", "gates", "line"),
-    [
+def test_options_of_the_cpu_manager(subtests: pytest.Subtests) -> None:
+    for options, gates, line in [
         ({"full-pcpus-only": "true", "strict-cpu-reservation": "1"}, {}, ""),
         ({"prefer-align-cpus-by-uncorecache": "t", "distribute-cpus-across-numa": "false"}, {}, ""),
         ({"full": "true"}, {}, 'full: "full" is not an option (options are full-pcpus-only, strict-cpu-reservation'),
@@ -177,12 +176,11 @@ CPU_GATES = {"CPUManagerPolicyAlphaOptions": True}
                 ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa"),
             )
         ),
-    ],
-)
-def test_options_of_the_cpu_manager(options: dict[str, str], gates: dict[str, bool], line: str) -> None:
-    lines = found({**CPU, "cpuManagerPolicyOptions": options}, **gates)
-    assert len(lines) == bool(line)
-    assert "".join(lines).startswith(f"cpuManagerPolicyOptions.{line}" if line else "")
+    ]:
+        with subtests.test(f"{options!r:.80}"):
+            lines = found({**CPU, "cpuManagerPolicyOptions": options}, **gates)
+            assert len(lines) == bool(line)
+            assert "".join(lines).startswith(f"cpuManagerPolicyOptions.{line}" if line else "")
 
 
 def test_cpus_aligned_by_socket_do_not_go_with_a_single_numa_node() -> None:

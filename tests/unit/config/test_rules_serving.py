@@ -145,9 +145,8 @@ def test_a_rule_refuses_the_bad_value_and_leaves_its_neighbour(case: Case) -> No
 ALLOW = "preloadedImagesVerificationAllowlist"
 
 
-@pytest.mark.parametrize(
-    ("pattern", "why"),
-    [
+def test_images_of_the_allowlist(subtests: pytest.Subtests) -> None:
+    for pattern, why in [
         ("busybox", ""),
         ("registry.example:5000/team/app", ""),
         ("[fd00::1]:5000/app", ""),
@@ -162,12 +161,11 @@ ALLOW = "preloadedImagesVerificationAllowlist"
         ("a/*/b", "has a * that is not at the end, after a /"),
         ("a*", "has a * that is not at the end, after a /"),
         ("*/*", "has a * that is not at the end"),
-    ],
-)
-def test_images_of_the_allowlist(pattern: str, why: str) -> None:
-    lines = found({"imagePullCredentialsVerificationPolicy": "NeverVerifyAllowlistedImages", ALLOW: [pattern]})
-    line = f'{ALLOW}[0]: "{pattern}" {why}'.replace("\t", "\\t")
-    assert [found.partition(" (")[0] for found in lines] == ([line] if why else [])
+    ]:
+        with subtests.test(pattern):
+            lines = found({"imagePullCredentialsVerificationPolicy": "NeverVerifyAllowlistedImages", ALLOW: [pattern]})
+            line = f'{ALLOW}[0]: "{pattern}" {why}'.replace("\t", "\\t")
+            assert [found.partition(" (")[0] for found in lines] == ([line] if why else [])
 
 
 @pytest.mark.parametrize(

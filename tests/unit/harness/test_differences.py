@@ -1,15 +1,12 @@
 """What a failed comparison prints."""
 
-from typing import Any
-
 import pytest
 
 from tests.support.recorded.differences import Difference, assert_same, differences
 
 
-@pytest.mark.parametrize(
-    ("actual", "expected", "lines"),
-    [
+def test_each_place_is_a_line_with_its_pointer(subtests: pytest.Subtests) -> None:
+    for actual, expected, lines in [
         ({"a": 1}, {"a": 1}, []),
         ({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}}, ["/a/b/1: actual 2, expected 3"]),
         ({"a": 1}, {"b/c": 1}, ["/a: actual 1, expected nothing", "/b~1c: actual nothing, expected 1"]),
@@ -30,10 +27,9 @@ from tests.support.recorded.differences import Difference, assert_same, differen
             ["/order: actual ['/x', '/y'], expected ['/y', '/x']"],
         ),
         (1, "1", ["/: actual 1, expected '1'"]),
-    ],
-)
-def test_each_place_is_a_line_with_its_pointer(actual: Any, expected: Any, lines: list[str]) -> None:
-    assert [str(found) for found in differences(actual, expected)] == lines
+    ]:
+        with subtests.test(f"{actual!r:.80}"):
+            assert [str(found) for found in differences(actual, expected)] == lines
 
 
 def test_a_pattern_matches_its_place_and_what_is_below() -> None:

@@ -64,16 +64,17 @@ def test_the_references_of_a_mount_are_the_other_mounts_of_its_directory() -> No
     assert references(table, "/nowhere") == []
 
 
-@pytest.mark.parametrize("odd", ODD)
-def test_a_mount_on_a_path_with_odd_characters_is_one_mount(odd: str) -> None:
-    path = f"/pods/a{odd}b"
-    text = (
-        f"40 27 0:30 / {escaped(path)} rw - tmpfs {escaped(odd)} rw\n"
-        "41 27 0:31 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
-    )
-    text = text.encode(errors="surrogateescape").decode(errors="surrogateescape")
-    table = parse(text)
-    assert [mount.path for mount in table] == [path, "/sys/fs/cgroup"]
-    assert below(table, "/pods") == [path]
-    assert table[0].source == odd
-    assert str(find_hierarchies(text).unified) == "/sys/fs/cgroup"
+def test_a_mount_on_a_path_with_odd_characters_is_one_mount(subtests: pytest.Subtests) -> None:
+    for odd in ODD:
+        with subtests.test(odd):
+            path = f"/pods/a{odd}b"
+            text = (
+                f"40 27 0:30 / {escaped(path)} rw - tmpfs {escaped(odd)} rw\n"
+                "41 27 0:31 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+            )
+            text = text.encode(errors="surrogateescape").decode(errors="surrogateescape")
+            table = parse(text)
+            assert [mount.path for mount in table] == [path, "/sys/fs/cgroup"]
+            assert below(table, "/pods") == [path]
+            assert table[0].source == odd
+            assert str(find_hierarchies(text).unified) == "/sys/fs/cgroup"

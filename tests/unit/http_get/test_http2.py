@@ -139,9 +139,8 @@ def test_a_stream_that_the_server_breaks_off() -> None:
     assert error_name(99) == "unknown error code 99"
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_an_answer_that_is_no_http2_is_an_error_that_names_it(subtests: pytest.Subtests) -> None:
+    for answer in [
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         frame(Frame.HEADERS, END_HEADERS, HEAD),  # before SETTINGS
         SETTINGS + b"\x00\x40\x01\x00\x00\x00\x00\x00\x01",  # larger than any frame we allow
@@ -156,11 +155,9 @@ def test_a_stream_that_the_server_breaks_off() -> None:
         frame(Frame.SETTINGS, 0, struct.pack(">HI", 5, 1), 0),  # frames of one byte
         SETTINGS + frame(Frame.HEADERS, END_HEADERS, block((":status", "200"), *[("x" * 99, "y" * 99)] * 400)),
         SETTINGS + frame(Frame.HEADERS, 0, HEAD) + frame(Frame.CONTINUATION, 0, b"") * 100,
-    ],
-)
-def test_an_answer_that_is_no_http2_is_an_error_that_names_it(answer: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        asked().receive(answer)
+    ]:
+        with subtests.test(f"{answer!r:.80}"), pytest.raises(ProtocolError):
+            asked().receive(answer)
 
 
 def test_a_server_that_goes_away_after_our_stream_is_let_finish() -> None:

@@ -7,9 +7,8 @@ from shared.kube.environment_proxy import UnsupportedProxyError, proxy_of_enviro
 PROXY = "http://proxy.test:3128"
 
 
-@pytest.mark.parametrize(
-    ("no_proxy", "server", "direct"),
-    [
+def test_which_hosts_are_reached_without_the_proxy(subtests: pytest.Subtests) -> None:
+    for no_proxy, server, direct in [
         ("", "https://10.1.2.3:6443", False),
         ("", "https://localhost:6443", True),
         ("", "https://127.9.9.9", True),
@@ -55,11 +54,10 @@ PROXY = "http://proxy.test:3128"
         (",,  ,", "https://api.test", False),
         ("[", "https://api.test", False),
         ("[:", "https://api.test", False),
-    ],
-)
-def test_which_hosts_are_reached_without_the_proxy(no_proxy: str, server: str, direct: bool) -> None:
-    environment = {"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}
-    assert proxy_of_environment(server, environment) == ("" if direct else PROXY)
+    ]:
+        with subtests.test(no_proxy):
+            environment = {"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}
+            assert proxy_of_environment(server, environment) == ("" if direct else PROXY)
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,8 @@ def test_a_header_is_klogs() -> None:
     assert text_header("E", "1231 00:00:00.000001", 12345678, "a.py", 1).endswith(".000001 12345678 a.py:1] ")
 
 
-@pytest.mark.parametrize(
-    ("made", "line"),
-    [
+def test_a_message_with_fields(subtests: pytest.Subtests) -> None:
+    for made, line in [
         (structured("Pod started"), '"Pod started"'),
         (structured("x", pod="ns/web", number=123), '"x" pod="ns/web" number=123'),
         (structured("x", key={"b": [1, None], "a": "ü"}), '"x" key={"a":"ü","b":[1,null]}'),
@@ -63,10 +62,9 @@ def test_a_header_is_klogs() -> None:
         (structured("x", key=Mute()), '"x" key="<Mute cannot be shown: ValueError>"'),
         (structured("x", key=CIRCLE), '"x" key="[[...]]"'),
         (structured("x", **{"a b": 1, "a\nb": 2}), '"x" "a b"=1 "a\\nb"=2'),
-    ],
-)
-def test_a_message_with_fields(made: str, line: str) -> None:
-    assert made == line
+    ]:
+        with subtests.test(made):
+            assert made == line
 
 
 @pytest.mark.parametrize("value", [Login("me", "hidden"), {"key": Login("me", "hidden")}, [Login("me", "hidden")]])

@@ -46,9 +46,8 @@ def test_libraries_speak_from_eight_on() -> None:
     assert elsewhere.libraries and elsewhere.level_of(talk) is None
 
 
-@pytest.mark.parametrize(
-    ("pattern", "shows"),
-    [
+def test_a_file_is_named_by_a_pattern(subtests: pytest.Subtests) -> None:
+    for pattern, shows in [
         ("worker", True),
         ("work*", True),
         ("*", True),
@@ -66,13 +65,12 @@ def test_libraries_speak_from_eight_on() -> None:
         ("[z-a]orker", False),
         ("worke[r", False),
         ("worker\\", False),
-    ],
-)
-def test_a_file_is_named_by_a_pattern(pattern: str, shows: bool) -> None:
-    rule = Verbosity(0, ((pattern, 4),))
-    assert rule.root_level <= logging.DEBUG
-    assert (rule.level_of(record(logging.DEBUG)) == 4) is shows
-    assert rule.level_of(record(verbose(5))) is None
+    ]:
+        with subtests.test(pattern):
+            rule = Verbosity(0, ((pattern, 4),))
+            assert rule.root_level <= logging.DEBUG
+            assert (rule.level_of(record(logging.DEBUG)) == 4) is shows
+            assert rule.level_of(record(verbose(5))) is None
 
 
 def test_the_first_pattern_that_fits_counts_and_lowers_nothing() -> None:

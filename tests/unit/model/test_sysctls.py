@@ -5,9 +5,8 @@ import pytest
 from shared.model.sysctls import SysctlNamespace, namespace_of, normalised
 
 
-@pytest.mark.parametrize(
-    ("name", "space"),
-    [
+def test_the_namespace_of_a_sysctl(subtests: pytest.Subtests) -> None:
+    for name, space in [
         ("net.core.somaxconn", SysctlNamespace.NET),
         ("net/ipv4/conf/eth0.1/forwarding", SysctlNamespace.NET),
         ("kernel.sem", SysctlNamespace.IPC),
@@ -21,7 +20,6 @@ from shared.model.sysctls import SysctlNamespace, namespace_of, normalised
         ("network.a", None),
         ("net", None),
         ("", None),
-    ],
-)
-def test_the_namespace_of_a_sysctl(name: str, space: SysctlNamespace | None) -> None:
-    assert namespace_of(normalised(name)) is space
+    ]:
+        with subtests.test(name):
+            assert namespace_of(normalised(name)) is space

@@ -14,9 +14,8 @@ from services.volume.controllers import volume_usage
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 
 
-@pytest.mark.parametrize(
-    ("what", "limit"),
-    [
+def test_a_row_of_the_page_is_what_the_code_has(subtests: pytest.Subtests) -> None:
+    for what, limit in [
         ("bytes of a cgroup file", f"{cgroup_reader.MAX_FILE_BYTES >> 10} KiB"),
         ("interfaces of a network namespace", network_counters.MAX_INTERFACES),
         (
@@ -55,7 +54,6 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
             f"{usage_endpoints.TIMEOUT_SECONDS:.0f}; {file_usage.MAX_REFRESH_SECONDS:.0f}",
         ),
         ("bytes of a form to `/stats/summary`", usage_endpoints.MAX_FORM_BYTES),
-    ],
-)
-def test_a_row_of_the_page_is_what_the_code_has(what: str, limit: object) -> None:
-    assert f"\n| {what} | {limit} |" in PAGE.read_text()
+    ]:
+        with subtests.test(what):
+            assert f"\n| {what} | {limit} |" in PAGE.read_text()

@@ -13,9 +13,8 @@ from shared.podspec.expansion import expand, expand_strictly
 ENV = {"A": "value", "B": "$(A)", "EMPTY": ""}
 
 
-@pytest.mark.parametrize(
-    ("text", "expanded"),
-    [
+def test_references_are_replaced_once(subtests: pytest.Subtests) -> None:
+    for text, expanded in [
         ("$(A)", "value"),
         ("$(UNDEF)", "$(UNDEF)"),
         ("$$(A)", "$(A)"),
@@ -30,10 +29,9 @@ ENV = {"A": "value", "B": "$(A)", "EMPTY": ""}
         ("$($(A)", "$($(A)"),
         ("$(A)$($$(", "value$($("),
         ("", ""),
-    ],
-)
-def test_references_are_replaced_once(text: str, expanded: str) -> None:
-    assert expand(text, ENV) == expanded
+    ]:
+        with subtests.test(text):
+            assert expand(text, ENV) == expanded
 
 
 def test_the_first_environment_wins() -> None:

@@ -20,9 +20,8 @@ from shared.podspec.references import MAX_REFERENCES
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 
 
-@pytest.mark.parametrize(
-    ("what", "limit"),
-    [
+def test_a_row_for_pods_is_what_the_code_has(subtests: pytest.Subtests) -> None:
+    for what, limit in [
         ("containers of a pod, of all kinds", support.MAX_CONTAINERS),
         ("volumes of a pod", support.MAX_VOLUMES),
         ("Secrets and ConfigMaps that a pod names", MAX_REFERENCES),
@@ -60,10 +59,9 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ("bytes of a manifest", f"{pull_progress.MAX_MANIFEST_BYTES >> 20} MiB"),
         ("layers of an image", pull_progress._MAX_LAYERS),
         ("blobs of one repository", content_store._MAX_BLOBS),
-    ],
-)
-def test_a_row_for_pods_is_what_the_code_has(what: str, limit: object) -> None:
-    assert f"\n| {what} | {limit} " in PAGE.read_text()
+    ]:
+        with subtests.test(what):
+            assert f"\n| {what} | {limit} " in PAGE.read_text()
 
 
 def test_the_first_table_repeats_rows_of_the_others() -> None:

@@ -77,9 +77,8 @@ def test_pod_level_resources_stand_in_for_the_sum() -> None:
 BOTH = {"cpu": "1", "memory": "1Gi"}
 
 
-@pytest.mark.parametrize(
-    ("pod", "wanted"),
-    [
+def test_the_qos_class_follows_cpu_and_memory(subtests: pytest.Subtests) -> None:
+    for pod, wanted in [
         (a_pod({}), QosClass.BEST_EFFORT),
         (a_pod(asking({"cpu": "0"})), QosClass.BEST_EFFORT),
         (a_pod(asking({"example.com/gpu": "1"}, {"example.com/gpu": "1"})), QosClass.BEST_EFFORT),
@@ -93,10 +92,9 @@ BOTH = {"cpu": "1", "memory": "1Gi"}
         (a_pod(asking(BOTH, BOTH), resources={"requests": {"cpu": "1"}}), QosClass.BURSTABLE),
         (a_pod({}, resources={"requests": BOTH, "limits": BOTH}), QosClass.GUARANTEED),
         (a_pod(asking({"cpu": "nonsense"})), QosClass.BEST_EFFORT),
-    ],
-)
-def test_the_qos_class_follows_cpu_and_memory(pod: Object, wanted: QosClass) -> None:
-    assert qos_class(pod) is wanted
+    ]:
+        with subtests.test(f"{pod!r:.80}"):
+            assert qos_class(pod) is wanted
 
 
 def test_a_qos_class_in_the_status_stays() -> None:

@@ -106,22 +106,23 @@ def test_only_file_pods_tolerate_no_execute() -> None:
     assert "tolerations" not in made(manifest(), source="http", origin="http://x/")["spec"]
 
 
-@pytest.mark.parametrize("file", sorted(RECORDINGS.glob("*.json")), ids=lambda path: path.stem)
-def test_defaults_are_those_of_the_api_server(file: Path) -> None:
-    recorded = json.loads(file.read_text())
-    pod = {"spec": {key: value for key, value in recorded["submitted"]["spec"].items() if value is not None}}
-    for container in pod["spec"]["containers"]:
-        container.pop("command") if container.get("command", ()) is None else None
-    apply_defaults(pod)
-    wanted = recorded["api_pod"]["spec"]
-    own = {volume["name"] for volume in pod["spec"].get("volumes", ())}
-    assert pod["spec"].get("volumes", []) == [volume for volume in wanted["volumes"] if volume["name"] in own]
-    for container in [*wanted["containers"], *wanted.get("initContainers", ())]:
-        mounts = [mount for mount in container.pop("volumeMounts") if mount["name"] in own]
-        container.update({"volumeMounts": mounts} if mounts else {})
-    assert {k: v for k, v in pod["spec"].items() if k not in ADMISSION} == {
-        k: v for k, v in wanted.items() if k not in ADMISSION
-    }
+def test_defaults_are_those_of_the_api_server(subtests: pytest.Subtests) -> None:
+    for file in sorted(RECORDINGS.glob("*.json")):
+        with subtests.test(file.stem):
+            recorded = json.loads(file.read_text())
+            pod = {"spec": {key: value for key, value in recorded["submitted"]["spec"].items() if value is not None}}
+            for container in pod["spec"]["containers"]:
+                container.pop("command") if container.get("command", ()) is None else None
+            apply_defaults(pod)
+            wanted = recorded["api_pod"]["spec"]
+            own = {volume["name"] for volume in pod["spec"].get("volumes", ())}
+            assert pod["spec"].get("volumes", []) == [volume for volume in wanted["volumes"] if volume["name"] in own]
+            for container in [*wanted["containers"], *wanted.get("initContainers", ())]:
+                mounts = [mount for mount in container.pop("volumeMounts") if mount["name"] in own]
+                container.update({"volumeMounts": mounts} if mounts else {})
+            assert {k: v for k, v in pod["spec"].items() if k not in ADMISSION} == {
+                k: v for k, v in wanted.items() if k not in ADMISSION
+            }
 
 
 def test_defaulting_twice_changes_nothing_more() -> None:

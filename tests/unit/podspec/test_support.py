@@ -86,21 +86,22 @@ def test_the_supported_volumes_are_the_plugins() -> None:
     assert persistent | TRANSLATED == PERSISTENT_VOLUMES
 
 
-@pytest.mark.parametrize("kind", [*sorted(VOLUME_TYPES.keys() - set(CLAIMED)), "ofALaterRelease"])
-def test_a_volume_is_unsupported_exactly_where_it_is_refused(kind: str) -> None:
-    source: dict[str, Any] = {
-        "driver": "d",
-        "path": "/p",
-        "server": "s",
-        "reference": "i",
-        "secretName": "s",
-        "name": "m",
-    }
-    source |= {"wwids": ["3600"], "targetPortal": "192.0.2.1", "iqn": "iqn.2026-11.com.example:x"}
-    known = {field: source[field] for field in VOLUME_TYPES.get(kind, {}) if field in source}
-    pod = mounting(volumes=[{"name": "v", kind: known}])
-    refused = kind not in TRANSLATED and isinstance(volume_spec(pod, "v", NODE), Refused)
-    assert found(pod) == ([(f"spec.volumes[0].{kind}", Effect.WAITS)] if refused else [])
+def test_a_volume_is_unsupported_exactly_where_it_is_refused(subtests: pytest.Subtests) -> None:
+    for kind in [*sorted(VOLUME_TYPES.keys() - set(CLAIMED)), "ofALaterRelease"]:
+        with subtests.test(kind):
+            source: dict[str, Any] = {
+                "driver": "d",
+                "path": "/p",
+                "server": "s",
+                "reference": "i",
+                "secretName": "s",
+                "name": "m",
+            }
+            source |= {"wwids": ["3600"], "targetPortal": "192.0.2.1", "iqn": "iqn.2026-11.com.example:x"}
+            known = {field: source[field] for field in VOLUME_TYPES.get(kind, {}) if field in source}
+            pod = mounting(volumes=[{"name": "v", kind: known}])
+            refused = kind not in TRANSLATED and isinstance(volume_spec(pod, "v", NODE), Refused)
+            assert found(pod) == ([(f"spec.volumes[0].{kind}", Effect.WAITS)] if refused else [])
 
 
 def test_a_volume_that_no_container_uses_is_not_set_up() -> None:
@@ -157,8 +158,9 @@ def test_the_gravest_comes_first() -> None:
     assert [one.effect for one in unsupported(pod)] == [Effect.REJECTED, Effect.WAITS]
 
 
-@pytest.mark.parametrize("kind", sorted(VOLUME_TYPES.keys() - set(CLAIMED) | {"local"}))
-def test_a_persistent_volume_is_unsupported_where_no_plugin_takes_it(kind: str) -> None:
-    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], kind: {}}
-    fields = [one.field for one in unsupported_persistent_volume(spec)]
-    assert fields == ([] if kind in PERSISTENT_VOLUMES else [f"spec.{kind}"])
+def test_a_persistent_volume_is_unsupported_where_no_plugin_takes_it(subtests: pytest.Subtests) -> None:
+    for kind in sorted(VOLUME_TYPES.keys() - set(CLAIMED) | {"local"}):
+        with subtests.test(kind):
+            spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], kind: {}}
+            fields = [one.field for one in unsupported_persistent_volume(spec)]
+            assert fields == ([] if kind in PERSISTENT_VOLUMES else [f"spec.{kind}"])

@@ -29,9 +29,8 @@ def mount(**mount: Any) -> dict[str, Any]:
 FIELD, RESOURCE = {"fieldPath": "metadata.name"}, {"resource": "limits.cpu"}
 
 
-@pytest.mark.parametrize(
-    ("container", "field", "kind"),
-    [
+def test_a_mistake_in_a_container(subtests: pytest.Subtests) -> None:
+    for container, field, kind in [
         (env(), "env[0].valueFrom", "Invalid value"),
         (env(fieldRef=FIELD, resourceFieldRef=RESOURCE), "env[0].valueFrom", "Invalid value"),
         (env(fieldRef={}), "env[0].valueFrom.fieldRef.fieldPath", "Required value"),
@@ -124,10 +123,9 @@ FIELD, RESOURCE = {"fieldPath": "metadata.name"}, {"resource": "limits.cpu"}
             "securityContext",
             "Invalid value",
         ),
-    ],
-)
-def test_a_mistake_in_a_container(container: dict[str, Any], field: str, kind: str) -> None:
-    assert fields_refused(container) == [f"spec.containers[0].{field}: {kind}"]
+    ]:
+        with subtests.test(f"{container!r:.80}"):
+            assert fields_refused(container) == [f"spec.containers[0].{field}: {kind}"]
 
 
 def volume(**source: Any) -> dict[str, Any]:

@@ -130,32 +130,33 @@ def test_beyond_the_large_answers_the_one_that_waited_longest_ends() -> None:
     assert table.send(fourth) == [second]
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_limits_hold_and_the_counts_add_up_whatever_happens(seed: int) -> None:
-    chance, table = random.Random(seed), ConnectionTable[OpenConnection](LIMITS)
-    live: set[OpenConnection] = set()
-    for _ in range(500):
-        one = chance.choice([*live, connection()])  # the last one is not in the table
-        match chance.randrange(7):
-            case 0 | 1:
-                live |= {new := connection(chance.choice("abcd"))}
-                live -= set(table.open(new))
-            case 2:
+def test_the_limits_hold_and_the_counts_add_up_whatever_happens(subtests: pytest.Subtests) -> None:
+    for seed in range(20):
+        with subtests.test(str(seed)):
+            chance, table = random.Random(seed), ConnectionTable[OpenConnection](LIMITS)
+            live: set[OpenConnection] = set()
+            for _ in range(500):
+                one = chance.choice([*live, connection()])  # the last one is not in the table
+                match chance.randrange(7):
+                    case 0 | 1:
+                        live |= {new := connection(chance.choice("abcd"))}
+                        live -= set(table.open(new))
+                    case 2:
+                        table.close(one)
+                        live.discard(one)
+                    case 3:
+                        one.busy = not one.busy
+                        table.finish(one)
+                    case 4 | 5:
+                        live -= set(table.hold(one, chance.randrange(400)))
+                    case _:
+                        table.count_as_authorized(one)
+                assert len(table) == len(live)
+                assert table.unauthorized <= LIMITS.unauthorized
+                assert table.held <= LIMITS.unauthorized_bytes
+            for one in live:
                 table.close(one)
-                live.discard(one)
-            case 3:
-                one.busy = not one.busy
-                table.finish(one)
-            case 4 | 5:
-                live -= set(table.hold(one, chance.randrange(400)))
-            case _:
-                table.count_as_authorized(one)
-        assert len(table) == len(live)
-        assert table.unauthorized <= LIMITS.unauthorized
-        assert table.held <= LIMITS.unauthorized_bytes
-    for one in live:
-        table.close(one)
-    assert (len(table), table.held, table.unauthorized) == (0, 0, 0)
+            assert (len(table), table.held, table.unauthorized) == (0, 0, 0)
 
 
 def test_one_address_never_has_all_of_a_listener() -> None:

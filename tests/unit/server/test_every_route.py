@@ -66,36 +66,42 @@ def test_each_endpoint_has_one_rule_and_subresources() -> None:
     assert set(GATED) | set(DISABLED) <= {rule.endpoint for rule in DEBUG_RULES}
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.endpoint)
-def test_a_route_is_reached_and_authorized_by_its_subresources(rule: Rule) -> None:
-    for path in paths(rule):
-        for method in rule.methods or ("GET", "POST", "PUT"):
-            found = resolve(method, path, "", "", EVERYTHING)
-            assert isinstance(found, Route) and found.endpoint is rule.endpoint, (method, path)
-            asked = questions(ANONYMOUS, method, path, "node-1")
-            assert tuple(question.subresource for question in asked) == SUBRESOURCES[rule.endpoint]
+def test_a_route_is_reached_and_authorized_by_its_subresources(subtests: pytest.Subtests) -> None:
+    for rule in RULES:
+        with subtests.test(rule.endpoint):
+            for path in paths(rule):
+                for method in rule.methods or ("GET", "POST", "PUT"):
+                    found = resolve(method, path, "", "", EVERYTHING)
+                    assert isinstance(found, Route) and found.endpoint is rule.endpoint, (method, path)
+                    asked = questions(ANONYMOUS, method, path, "node-1")
+                    assert tuple(question.subresource for question in asked) == SUBRESOURCES[rule.endpoint]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.endpoint)
-def test_every_refusal_of_a_routes_path_comes_after_authorization_unless_it_is_unknown(rule: Rule) -> None:
-    off = ServedEndpoints(debugging=True, checks=(), disabled=tuple(DISABLED))
-    for served in (EVERYTHING, off, ServedEndpoints(debugging=False, checks=())):
-        for path in paths(rule):
-            for method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "BREW"):
-                found = resolve(method, path, "", "", served)
-                if isinstance(found, Refusal) and found.open:
-                    assert found.status in (301, 404)
+def test_every_refusal_of_a_routes_path_comes_after_authorization_unless_it_is_unknown(
+    subtests: pytest.Subtests,
+) -> None:
+    for rule in RULES:
+        with subtests.test(rule.endpoint):
+            off = ServedEndpoints(debugging=True, checks=(), disabled=tuple(DISABLED))
+            for served in (EVERYTHING, off, ServedEndpoints(debugging=False, checks=())):
+                for path in paths(rule):
+                    for method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "BREW"):
+                        found = resolve(method, path, "", "", served)
+                        if isinstance(found, Refusal) and found.open:
+                            assert found.status in (301, 404)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.endpoint)
-def test_a_route_is_counted_under_a_name_of_its_own(rule: Rule) -> None:
-    _, bucket, _, _ = request_labels("GET", paths(rule)[0], "readwrite")
-    assert bucket != "other" or rule.endpoint is Endpoint.METRICS_SLIS
+def test_a_route_is_counted_under_a_name_of_its_own(subtests: pytest.Subtests) -> None:
+    for rule in RULES:
+        with subtests.test(rule.endpoint):
+            _, bucket, _, _ = request_labels("GET", paths(rule)[0], "readwrite")
+            assert bucket != "other" or rule.endpoint is Endpoint.METRICS_SLIS
 
 
-@pytest.mark.parametrize("rule", DEBUG_RULES, ids=lambda rule: rule.endpoint)
-def test_no_debug_route_is_reached_without_debugging_handlers(rule: Rule) -> None:
-    served = ServedEndpoints(debugging=False, checks=(), gated=tuple(GATED))
-    for path in paths(rule):
-        assert isinstance(resolve("GET", path, "", "", served), Refusal)
-        assert isinstance(resolve("POST", path, "", "", served), Refusal)
+def test_no_debug_route_is_reached_without_debugging_handlers(subtests: pytest.Subtests) -> None:
+    for rule in DEBUG_RULES:
+        with subtests.test(rule.endpoint):
+            served = ServedEndpoints(debugging=False, checks=(), gated=tuple(GATED))
+            for path in paths(rule):
+                assert isinstance(resolve("GET", path, "", "", served), Refusal)
+                assert isinstance(resolve("POST", path, "", "", served), Refusal)

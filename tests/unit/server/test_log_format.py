@@ -65,9 +65,10 @@ def test_an_impossible_date_is_older_than_anything() -> None:
     assert decode(b"2024-13-01T00:00:00Z stdout F x\n" + LOG, LogFilter(since=0)) == b"one\ntwo\nthree\n\n"
 
 
-@pytest.mark.parametrize("limit", range(1, 20))
-def test_the_byte_limit_cuts_exactly(limit: int) -> None:
-    assert decode(LOG, LogFilter(limit_bytes=limit)) == b"one\ntwo\nthree\n\n"[:limit]
+def test_the_byte_limit_cuts_exactly(subtests: pytest.Subtests) -> None:
+    for limit in range(1, 20):
+        with subtests.test(str(limit)):
+            assert decode(LOG, LogFilter(limit_bytes=limit)) == b"one\ntwo\nthree\n\n"[:limit]
 
 
 def test_the_byte_limit_counts_timestamps_and_ends_the_reading() -> None:

@@ -57,9 +57,8 @@ def test_a_value_with_a_slash_is_a_file() -> None:
     assert parse(("query", "a.log")) == NodeLogQuery(services=("a.log",))
 
 
-@pytest.mark.parametrize(
-    ("pairs", "status", "body"),
-    [
+def test_a_bad_query_is_refused_with_the_kubelets_text(subtests: pytest.Subtests) -> None:
+    for pairs, status, body in [
         ([("query", " ")], 400, 'query: Invalid value: [" "]: query cannot be empty'),
         ([KUBELET, ("sinceTime", "x")], 400, 'sinceTime: Invalid value: "x": invalid time format'),
         ([KUBELET, ("untilTime", "2024-03-04")], 400, 'untilTime: Invalid value: "2024-03-04": invalid time format'),
@@ -98,10 +97,9 @@ def test_a_value_with_a_slash_is_a_file() -> None:
             406,
             "untilTime: Invalid value: 2024-01-01 00:00:00 +0000 UTC: must be after `sinceTime`",
         ),
-    ],
-)
-def test_a_bad_query_is_refused_with_the_kubelets_text(pairs: list[tuple[str, str]], status: int, body: str) -> None:
-    assert refused(*pairs) == (status, body)
+    ]:
+        with subtests.test(f"{pairs!r:.80}"):
+            assert refused(*pairs) == (status, body)
 
 
 @pytest.mark.parametrize("pattern", ["(", "(" * 4000, "x" * (MAX_PATTERN_CHARACTERS + 1), "a\0b", "x{99999999999}"])

@@ -25,9 +25,8 @@ def test_a_log_request_names_namespace_pod_and_container() -> None:
     assert get("/containerLogs/ns/pod/c") == Route(Endpoint.CONTAINER_LOGS, ("ns", "pod", "c"))
 
 
-@pytest.mark.parametrize(
-    ("path", "endpoint"),
-    [
+def test_plain_endpoints_are_found(subtests: pytest.Subtests) -> None:
+    for path, endpoint in [
         ("/healthz", Endpoint.HEALTHZ),
         ("/pods", Endpoint.PODS),
         ("/pods/", Endpoint.PODS),
@@ -40,10 +39,9 @@ def test_a_log_request_names_namespace_pod_and_container() -> None:
         ("/metrics/resource", Endpoint.METRICS_RESOURCE),
         ("/stats/summary", Endpoint.STATS_SUMMARY),
         ("/stats/summary/", Endpoint.STATS_SUMMARY),
-    ],
-)
-def test_plain_endpoints_are_found(path: str, endpoint: Endpoint) -> None:
-    assert get(path) == Route(endpoint)
+    ]:
+        with subtests.test(path):
+            assert get(path) == Route(endpoint)
 
 
 @pytest.mark.parametrize(

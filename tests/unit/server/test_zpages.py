@@ -22,9 +22,8 @@ NOW = STARTED + timedelta(hours=27, minutes=2, seconds=3)
 JSON = "application/json;v=v1beta1;g=config.k8s.io;as=Statusz"
 
 
-@pytest.mark.parametrize(
-    ("accept", "expected"),
-    [
+def test_the_accept_header_selects_the_representation(subtests: pytest.Subtests) -> None:
+    for accept, expected in [
         ("", TEXT),
         ("*/*", TEXT),
         ("text/plain", TEXT),
@@ -42,10 +41,9 @@ JSON = "application/json;v=v1beta1;g=config.k8s.io;as=Statusz"
         ("text/plain;q=0", None),
         ("text/plain;q=x", None),
         (";;;,,=,", None),
-    ],
-)
-def test_the_accept_header_selects_the_representation(accept: str, expected: Representation | None) -> None:
-    assert representation(accept, Page.STATUSZ) == expected
+    ]:
+        with subtests.test(accept):
+            assert representation(accept, Page.STATUSZ) == expected
 
 
 def test_a_refusal_names_what_is_accepted() -> None:

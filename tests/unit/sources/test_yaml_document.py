@@ -5,9 +5,8 @@ import pytest
 from services.sources.core.yaml_document import MAX_BYTES, MAX_VALUES, UnreadableManifestError, read_document
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
+def test_a_scalar_means_what_it_means_to_the_kubelet(subtests: pytest.Subtests) -> None:
+    for text, value in [
         ("yes", True),
         ("Off", False),
         ("y", True),
@@ -33,11 +32,10 @@ from services.sources.core.yaml_document import MAX_BYTES, MAX_VALUES, Unreadabl
         ("=", "="),
         ("1e999", "1e999"),  # too large for a number, so text
         ("9" * 5000, "9" * 5000),
-    ],
-)
-def test_a_scalar_means_what_it_means_to_the_kubelet(text: str, value: object) -> None:
-    read = read_document(f"a: {text}\n".encode())["a"]
-    assert (read, type(read)) == (value, type(value))
+    ]:
+        with subtests.test(text):
+            read = read_document(f"a: {text}\n".encode())["a"]
+            assert (read, type(read)) == (value, type(value))
 
 
 def test_keys_become_strings_and_a_later_duplicate_wins() -> None:
@@ -60,9 +58,8 @@ def test_empty_further_documents_are_passed_over() -> None:
     assert read_document(b"---\na: 1\n---\n# nothing\n") == {"a": 1}
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
+def test_what_is_no_single_document_is_refused_in_one_line(subtests: pytest.Subtests) -> None:
+    for content, reason in [
         (b"", "the file is empty"),
         (b"  \n", "the file is empty"),
         (b"# only a comment\n", "the file holds no document"),
@@ -81,12 +78,11 @@ def test_empty_further_documents_are_passed_over() -> None:
         (b'{"a":[' + b"1," * MAX_VALUES + b"1]}", f"holds more than {MAX_VALUES} values"),
         (b"[" * 200_000, "nested deeper than 100 levels"),
         (b'{"a":' + b"[" * 500 + b"]" * 500 + b"}", "nested deeper than 100 levels"),
-    ],
-)
-def test_what_is_no_single_document_is_refused_in_one_line(content: bytes, reason: str) -> None:
-    with pytest.raises(UnreadableManifestError, match=reason) as refused:
-        read_document(content)
-    assert "\n" not in str(refused.value)
+    ]:
+        with subtests.test(f"{content!r:.80}"):
+            with pytest.raises(UnreadableManifestError, match=reason) as refused:
+                read_document(content)
+            assert "\n" not in str(refused.value)
 
 
 def test_aliases_that_expand_without_end_are_refused() -> None:

@@ -61,9 +61,8 @@ NO_PODS = StaticPods()
 KEPT = StaticPods(kept=True)
 
 
-@pytest.mark.parametrize(
-    ("manifests", "admitted", "shown", "expected"),
-    [
+def test_which_static_pod_has_the_mirror(subtests: pytest.Subtests) -> None:
+    for manifests, admitted, shown, expected in [
         ([desired()], [taken()], None, WANTED),
         ([desired()], [], None, KEPT),
         ([desired()], [taken(state=PodState.TERMINATING)], None, WANTED),
@@ -87,15 +86,13 @@ KEPT = StaticPods(kept=True)
             StaticPods(static("h2"), "h2", True),
         ),
         ([replace(desired(), source="api")], [replace(taken(), source="api")], None, NO_PODS),
-    ],
-)
-def test_which_static_pod_has_the_mirror(manifests: Any, admitted: Any, shown: Any, expected: StaticPods) -> None:
-    assert static_pods(KEY, manifests, admitted, shown) == expected
+    ]:
+        with subtests.test(f"{manifests!r:.80}"):
+            assert static_pods(KEY, manifests, admitted, shown) == expected
 
 
-@pytest.mark.parametrize(
-    ("pods", "shown", "node", "certain", "step"),
-    [
+def test_what_is_done(subtests: pytest.Subtests) -> None:
+    for pods, shown, node, certain, step in [
         (WANTED, None, NODE, True, MirrorStep.CREATE),
         (WANTED, None, NODE, False, MirrorStep.CREATE),
         (WANTED, None, None, True, MirrorStep.NOTHING),
@@ -114,10 +111,9 @@ def test_which_static_pod_has_the_mirror(manifests: Any, admitted: Any, shown: A
         (NO_PODS, mirror(), None, True, MirrorStep.DELETE),
         (NO_PODS, mirror(), NODE, False, MirrorStep.NOTHING),
         (NO_PODS, None, NODE, True, MirrorStep.NOTHING),
-    ],
-)
-def test_what_is_done(pods: StaticPods, shown: Any, node: Any, certain: bool, step: MirrorStep) -> None:
-    assert decide(pods, shown, node, {"phase": "Running"}, certain=certain) is step
+    ]:
+        with subtests.test(f"{pods!r:.80}"):
+            assert decide(pods, shown, node, {"phase": "Running"}, certain=certain) is step
 
 
 def test_the_mirror_of_a_pod_that_ended_stays() -> None:

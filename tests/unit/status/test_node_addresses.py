@@ -18,9 +18,8 @@ def internal(*ips: str, name: str = "n1") -> list[dict[str, str]]:
     return [*({"type": "InternalIP", "address": ip} for ip in ips), {"type": "Hostname", "address": name}]
 
 
-@pytest.mark.parametrize(
-    ("node_ips", "resolved", "expected"),
-    [
+def test_the_address(subtests: pytest.Subtests) -> None:
+    for node_ips, resolved, expected in [
         ((), (), ("10.0.0.1",)),
         (("10.0.0.2",), (), ("10.0.0.2",)),
         (("10.0.0.2", "2001:db8::1"), (), ("10.0.0.2", "2001:db8::1")),
@@ -35,11 +34,10 @@ def internal(*ips: str, name: str = "n1") -> list[dict[str, str]]:
         (("::",), ("10.0.0.2", "2001:db8::1"), ("2001:db8::1",)),
         ((), ("203.0.113.9",), ("10.0.0.1",)),
         (("rubbish",), (), ("10.0.0.1",)),
-    ],
-)
-def test_the_address(node_ips: tuple[str, ...], resolved: tuple[str, ...], expected: tuple[str, ...]) -> None:
-    host = HostNetwork(assigned=HOST.assigned, resolved=resolved, default_routes=HOST.default_routes)
-    assert node_addresses(identity(*node_ips), host, []) == internal(*expected)
+    ]:
+        with subtests.test(f"{node_ips!r:.80}"):
+            host = HostNetwork(assigned=HOST.assigned, resolved=resolved, default_routes=HOST.default_routes)
+            assert node_addresses(identity(*node_ips), host, []) == internal(*expected)
 
 
 def test_a_node_that_is_named_by_its_address_has_it() -> None:

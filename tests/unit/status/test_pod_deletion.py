@@ -19,9 +19,8 @@ def admitted(state: PodState) -> AdmittedPod:
 FINISHED = admitted(PodState.FINISHED)
 
 
-@pytest.mark.parametrize(
-    ("thing", "known", "complete", "may"),
-    [
+def test_only_a_finished_pod_with_its_end_in_the_api(subtests: pytest.Subtests) -> None:
+    for thing, known, complete, may in [
         (pod(), FINISHED, True, True),
         (pod("Succeeded"), FINISHED, True, True),
         (pod(), None, True, True),
@@ -38,9 +37,6 @@ FINISHED = admitted(PodState.FINISHED)
         (pod(["Failed"]), FINISHED, True, False),
         ({"metadata": [], "status": 5}, None, True, False),
         ({}, None, True, False),
-    ],
-)
-def test_only_a_finished_pod_with_its_end_in_the_api(
-    thing: Any, known: AdmittedPod | None, complete: bool, may: bool
-) -> None:
-    assert may_be_deleted(thing, known, admitted_is_all=complete) is may
+    ]:
+        with subtests.test(f"{thing!r:.80}"):
+            assert may_be_deleted(thing, known, admitted_is_all=complete) is may

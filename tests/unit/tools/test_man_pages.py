@@ -22,15 +22,16 @@ def plain(page: str) -> str:
     return re.sub(r"\\f[BR]|\\&", "", PAGES[page]).replace("\\-", "-").replace("\\(dq", '"').replace("\\e", "\\")
 
 
-@pytest.mark.parametrize(("name", "command"), commands(main))
-def test_a_page_has_every_option_and_exit_code_of_its_command(name: str, command: click.Command) -> None:
-    page = plain(f"{name}.1")
-    for parameter in command.params:
-        assert isinstance(parameter, click.Argument) or all(option in page for option in parameter.opts)
-    in_help = set(re.findall(r"\b(\d+) = ", (command.help or "").partition("Exit codes:")[2]))
-    shown = page.partition(".SH EXIT STATUS")[2].partition(".SH")[0]
-    assert set(re.findall(r"^\.B (\d+)$", shown, re.MULTILINE)) == in_help
-    assert in_help or isinstance(command, click.Group), f"the help of {name} names no exit codes"
+def test_a_page_has_every_option_and_exit_code_of_its_command(subtests: pytest.Subtests) -> None:
+    for name, command in commands(main):
+        with subtests.test(name):
+            page = plain(f"{name}.1")
+            for parameter in command.params:
+                assert isinstance(parameter, click.Argument) or all(option in page for option in parameter.opts)
+            in_help = set(re.findall(r"\b(\d+) = ", (command.help or "").partition("Exit codes:")[2]))
+            shown = page.partition(".SH EXIT STATUS")[2].partition(".SH")[0]
+            assert set(re.findall(r"^\.B (\d+)$", shown, re.MULTILINE)) == in_help
+            assert in_help or isinstance(command, click.Group), f"the help of {name} names no exit codes"
 
 
 def test_there_is_one_page_for_each_command_one_for_the_plugin_and_one_for_the_flags() -> None:

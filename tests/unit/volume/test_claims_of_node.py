@@ -127,19 +127,22 @@ class Play:
         assert {name for _, name in self.node.claims_due(1e9)} == {name for _, name in known} - used
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_what_a_driver_has_in_use_is_remembered_until_it_is_unprepared_and_pods_keep_their_claims(seed: int) -> None:
-    play = Play(seed)
-    for _ in range(60):
-        play.step()
-    for uid in list(play.running):
-        del play.running[uid]
-        play.node.end_pod(uid)
-    for _ in range(50):
-        play.unprepare()
-        play.node.release()
-        play.save()
-    assert (play.in_use, play.node.claims) == (set(), ())
+def test_what_a_driver_has_in_use_is_remembered_until_it_is_unprepared_and_pods_keep_their_claims(
+    subtests: pytest.Subtests,
+) -> None:
+    for seed in range(40):
+        with subtests.test(str(seed)):
+            play = Play(seed)
+            for _ in range(60):
+                play.step()
+            for uid in list(play.running):
+                del play.running[uid]
+                play.node.end_pod(uid)
+            for _ in range(50):
+                play.unprepare()
+                play.node.release()
+                play.save()
+            assert (play.in_use, play.node.claims) == (set(), ())
 
 
 def test_a_pod_that_is_not_listed_counts_as_ended_only_while_every_pod_is_known() -> None:

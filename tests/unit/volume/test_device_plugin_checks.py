@@ -29,17 +29,14 @@ def test_an_extended_resource_is_accepted(name: str) -> None:
     check_resource(name)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_a_reserved_or_invalid_name_is_refused_with_the_text_of_the_kubelet(subtests: pytest.Subtests) -> None:
+    for name in [
         *("cpu", "", "hugepages-2Mi", "kubernetes.io/gpu", "node.kubernetes.io/gpu", "requests.example.com/gpu"),
         *("example.com/", "/gpu", "example.com/a b", "Example.com/gpu", "a/b/c", "a" * 250 + ".com/gpu"),
         "example.com/\n",
-    ],
-)
-def test_a_reserved_or_invalid_name_is_refused_with_the_text_of_the_kubelet(name: str) -> None:
-    with pytest.raises(UnusableDevicesError, match=r"^the ResourceName .* is invalid$"):
-        check_resource(name)
+    ]:
+        with subtests.test(name), pytest.raises(UnusableDevicesError, match=r"^the ResourceName .* is invalid$"):
+            check_resource(name)
 
 
 def test_an_endpoint_is_a_socket_below_the_directory() -> None:

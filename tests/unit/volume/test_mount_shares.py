@@ -25,9 +25,8 @@ TABLE = [
 SHARES = MountShares(MountPoint(path, filesystem, shared=False) for path, filesystem in TABLE)
 
 
-@pytest.mark.parametrize(
-    ("path", "mount", "places"),
-    [
+def test_a_path_is_counted_at_the_deepest_mount_point_above_it(subtests: pytest.Subtests) -> None:
+    for path, mount, places in [
         ("/", "/", MAX_CALLS_PER_LOCAL_MOUNT),
         ("/srv/a", "/", MAX_CALLS_PER_LOCAL_MOUNT),
         ("/database", "/", MAX_CALLS_PER_LOCAL_MOUNT),
@@ -42,10 +41,9 @@ SHARES = MountShares(MountPoint(path, filesystem, shared=False) for path, filesy
         ("/home/a", "/home", MAX_CALLS_PER_MOUNT),
         ("/twice/a", "/twice", MAX_CALLS_PER_MOUNT),
         ("/new/a", "/new", MAX_CALLS_PER_MOUNT),
-    ],
-)
-def test_a_path_is_counted_at_the_deepest_mount_point_above_it(path: str, mount: str, places: int) -> None:
-    assert SHARES.share_of(path) == Share(mount, places)
+    ]:
+        with subtests.test(path):
+            assert SHARES.share_of(path) == Share(mount, places)
 
 
 def test_without_a_table_every_path_is_counted_at_the_root() -> None:

@@ -68,9 +68,8 @@ SYSCTL = {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}
 HOST_SYSCTL = {"sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}]}
 
 
-@pytest.mark.parametrize(
-    ("pod", "reason", "message"),
-    [
+def test_a_refusal_has_the_kubelets_reason_and_words(subtests: pytest.Subtests) -> None:
+    for pod, reason, message in [
         (a_pod(requests={"cpu": "3"}), "OutOfcpu", NO_ROOM + "cpu, requested: 3000, used: 0, capacity: 2000"),
         (
             a_pod(requests={"memory": "2Gi"}),
@@ -121,11 +120,10 @@ HOST_SYSCTL = {"sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}]}
             "AppArmor",
             "Cannot enforce AppArmor: AppArmor is not enabled on the host",
         ),
-    ],
-)
-def test_a_refusal_has_the_kubelets_reason_and_words(pod: dict[str, Any], reason: str, message: str) -> None:
-    given = verdict(pod)
-    assert (given.reason, given.message) == (reason, message)
+    ]:
+        with subtests.test(f"{pod!r:.80}"):
+            given = verdict(pod)
+            assert (given.reason, given.message) == (reason, message)
 
 
 @pytest.mark.parametrize(

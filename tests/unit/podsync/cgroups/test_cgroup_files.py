@@ -41,10 +41,11 @@ def texts(files: list[FileText]) -> dict[str, str]:
     return {file.file: file.text for file in files}
 
 
-@pytest.mark.parametrize(("values", "on_v1", "on_v2"), CASES)
-def test_a_value_becomes_a_text(values: CgroupValues, on_v1: dict[str, str], on_v2: dict[str, str]) -> None:
-    assert texts(v1_files(values, ())) == on_v1
-    assert texts(v2_files(values, ())) == on_v2
+def test_a_value_becomes_a_text(subtests: pytest.Subtests) -> None:
+    for values, on_v1, on_v2 in CASES:
+        with subtests.test(f"{values!r:.80}"):
+            assert texts(v1_files(values, ())) == on_v1
+            assert texts(v2_files(values, ())) == on_v2
 
 
 def test_a_page_size_without_a_limit_is_given_none() -> None:

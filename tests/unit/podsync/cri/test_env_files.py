@@ -13,9 +13,8 @@ from services.podsync.core.cri.environment import EnvFile
 from shared.model.objects import Object
 
 
-@pytest.mark.parametrize(
-    ("text", "variables"),
-    [
+def test_a_file_of_variables(subtests: pytest.Subtests) -> None:
+    for text, variables in [
         ("", {}),
         ("\n  \n# comment\n\t# another\n", {}),
         ("A='x'", {"A": "x"}),
@@ -33,19 +32,17 @@ from shared.model.objects import Object
         ("A='x'\r\nB='y'\r\n", {"A": "x", "B": "y"}),
         ("a.b-c='x'", {"a.b-c": "x"}),
         ("\n \n#\n \t# x\n\tA='x'\n \n# end", {"A": "x"}),
-    ],
-)
-def test_a_file_of_variables(text: str, variables: dict[str, str]) -> None:
-    assert parse_env_file(text, {"A", "B", "a.b-c"}) == variables
+    ]:
+        with subtests.test(text):
+            assert parse_env_file(text, {"A", "B", "a.b-c"}) == variables
 
 
 def test_nothing_is_read_after_the_last_variable_that_is_named() -> None:
     assert parse_env_file("A='x'\nB='y'\nwrong", {"A", "B"}) == {"A": "x", "B": "y"}
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
+def test_anything_else_is_refused_with_its_line_and_without_its_value(subtests: pytest.Subtests) -> None:
+    for text, line in [
         ("A=x", 1),
         ('A="x"', 1),
         ("A ='x'", 1),
@@ -59,12 +56,11 @@ def test_nothing_is_read_after_the_last_variable_that_is_named() -> None:
         ("A='a\nb'\nC=d", 3),
         ("\n#\nA", 3),
         ("A='x'\n\n  # y\n  B", 4),
-    ],
-)
-def test_anything_else_is_refused_with_its_line_and_without_its_value(text: str, line: int) -> None:
-    with pytest.raises(EnvFileError, match=f"^line {line}: ") as error:
-        parse_env_file(text, {"A", "none"})
-    assert "x" not in str(error.value).replace("without", "")
+    ]:
+        with subtests.test(text):
+            with pytest.raises(EnvFileError, match=f"^line {line}: ") as error:
+                parse_env_file(text, {"A", "none"})
+            assert "x" not in str(error.value).replace("without", "")
 
 
 def referring(*references: tuple[str, str]) -> Object:

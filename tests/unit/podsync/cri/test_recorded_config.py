@@ -114,31 +114,38 @@ def test_every_recording_is_compared_or_has_its_reason() -> None:
         assert calls(recording(name), "CreateContainer"), name
 
 
-@pytest.mark.parametrize("name", SANDBOXES)
-def test_the_sandbox_is_asked_for_as_the_kubelet_asked(name: str) -> None:
-    recorded = recording(name)
-    for request in calls(recorded, "RunPodSandbox"):
-        assert_same(built_sandbox(recorded, request["config"]), recorded_sandbox(request["config"]))
+def test_the_sandbox_is_asked_for_as_the_kubelet_asked(subtests: pytest.Subtests) -> None:
+    for name in SANDBOXES:
+        with subtests.test(name):
+            recorded = recording(name)
+            for request in calls(recorded, "RunPodSandbox"):
+                assert_same(built_sandbox(recorded, request["config"]), recorded_sandbox(request["config"]))
 
 
-@pytest.mark.parametrize("name", CONTAINERS)
-def test_the_container_is_asked_for_as_the_kubelet_asked(name: str) -> None:
-    recorded = recording(name)
-    for request in calls(recorded, "CreateContainer"):
-        wanted = recorded_container(request["config"])
-        assert_same(in_any_order(built_container(recorded, wanted)), wanted)
-        assert_same(built_sandbox(recorded, request["sandbox_config"]), recorded_sandbox(request["sandbox_config"]))
+def test_the_container_is_asked_for_as_the_kubelet_asked(subtests: pytest.Subtests) -> None:
+    for name in CONTAINERS:
+        with subtests.test(name):
+            recorded = recording(name)
+            for request in calls(recorded, "CreateContainer"):
+                wanted = recorded_container(request["config"])
+                assert_same(in_any_order(built_container(recorded, wanted)), wanted)
+                assert_same(
+                    built_sandbox(recorded, request["sandbox_config"]), recorded_sandbox(request["sandbox_config"])
+                )
 
 
-@pytest.mark.parametrize("name", CONTAINERS)
-def test_the_runtime_interface_accepts_the_messages(name: str) -> None:
-    recorded = recording(name)
-    sandbox = ParseDict(sandbox_config(pod_of(recorded), facts=NODE, attempt=0), api_pb2.PodSandboxConfig())
-    assert sandbox.metadata.uid == recorded["api_pod"]["metadata"]["uid"]
-    assert sandbox.linux.HasField("overhead")
-    for request in calls(recorded, "CreateContainer"):
-        built = ParseDict(built_container(recorded, recorded_container(request["config"])), api_pb2.ContainerConfig())
-        assert built.linux.security_context.HasField("run_as_user")
+def test_the_runtime_interface_accepts_the_messages(subtests: pytest.Subtests) -> None:
+    for name in CONTAINERS:
+        with subtests.test(name):
+            recorded = recording(name)
+            sandbox = ParseDict(sandbox_config(pod_of(recorded), facts=NODE, attempt=0), api_pb2.PodSandboxConfig())
+            assert sandbox.metadata.uid == recorded["api_pod"]["metadata"]["uid"]
+            assert sandbox.linux.HasField("overhead")
+            for request in calls(recorded, "CreateContainer"):
+                built = ParseDict(
+                    built_container(recorded, recorded_container(request["config"])), api_pb2.ContainerConfig()
+                )
+                assert built.linux.security_context.HasField("run_as_user")
 
 
 @pytest.mark.parametrize("name", ["proc-unmasked", "user-namespace"])

@@ -78,9 +78,8 @@ def test_an_answer_is_a_docker_config_with_a_time() -> None:
     assert "hush" not in repr(PluginAnswer("Image", {"hush": Credential("hush")}))
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
+def test_an_answer_of_no_use_is_refused_without_being_shown(subtests: pytest.Subtests) -> None:
+    for content, why in [
         (b"", "not valid JSON"),
         (b'{"hush', "not valid JSON"),
         (b'["hush"]', "no object"),
@@ -94,12 +93,11 @@ def test_an_answer_is_a_docker_config_with_a_time() -> None:
         (answer(auth={"r": {"password": ["hush"]}}), "is no string"),
         (answer(cacheDuration="hush"), "its cacheDuration is no duration"),
         (answer(cacheDuration=5), "its cacheDuration is no duration"),
-    ],
-)
-def test_an_answer_of_no_use_is_refused_without_being_shown(content: bytes, why: str) -> None:
-    with pytest.raises(PluginAnswerError, match=why) as error:
-        read_answer(provider(), content, None)
-    assert "hush" not in str(error.value)
+    ]:
+        with subtests.test(f"{content!r:.80}"):
+            with pytest.raises(PluginAnswerError, match=why) as error:
+                read_answer(provider(), content, None)
+            assert "hush" not in str(error.value)
 
 
 @given(st.binary(max_size=40) | st.dictionaries(st.text(max_size=4), st.integers()).map(lambda d: answer(auth=d)))

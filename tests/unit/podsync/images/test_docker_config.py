@@ -44,9 +44,8 @@ def test_an_entry_has_user_and_password(fields: dict[str, Any], user: str, word:
     assert (entry(**fields).username, entry(**fields).password) == (user, word)
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
+def test_an_error_does_not_show_the_value(subtests: pytest.Subtests) -> None:
+    for text, why in [
         ("", "not valid JSON at line 1"),
         ("{", "not valid JSON at line 1"),
         ('{"auths": {"r": {"password": "hush"', "not valid JSON"),
@@ -59,13 +58,12 @@ def test_an_entry_has_user_and_password(fields: dict[str, Any], user: str, word:
         (json.dumps({"auths": {"r": {"auth": packed("hush")}}}), "must be base64 of username:password"),
         ('{"auths": {"r": {"auth": "aHVza"}}}', "is not base64"),
         ('{"HttpHeaders": {"a": 1}}', "a value of HttpHeaders must be a string"),
-    ],
-)
-def test_an_error_does_not_show_the_value(text: str, why: str) -> None:
-    with pytest.raises(DockerConfigError, match=why) as error:
-        read_config_json(text.encode())
-    assert "hush" not in str(error.value)
-    assert error.value.__cause__ is None
+    ]:
+        with subtests.test(text):
+            with pytest.raises(DockerConfigError, match=why) as error:
+                read_config_json(text.encode())
+            assert "hush" not in str(error.value)
+            assert error.value.__cause__ is None
 
 
 def test_auths_and_nothing_are_fine() -> None:

@@ -69,9 +69,8 @@ SAME_HASH = tracked(source=SecretSource("other", "pull", "u9"))
 NEW_HASH = tracked(Credential("u", "new"))
 
 
-@pytest.mark.parametrize(
-    ("record", "pod", "allowed", "learns"),
-    [
+def test_a_pod_shows_its_right_by_what_it_has(subtests: pytest.Subtests) -> None:
+    for record, pod, allowed, learns in [
         (None, [tracked()], False, None),
         (PulledRecord(REF, "t", {}), [tracked()], False, None),
         (recorded(tracked(), name="r.example/other"), [tracked()], False, None),
@@ -87,13 +86,10 @@ NEW_HASH = tracked(Credential("u", "new"))
         (recorded(tracked(source=ACCOUNT)), [tracked(Credential("other"), ACCOUNT)], True, None),
         (recorded(tracked(source=ACCOUNT)), [tracked(source=AccountSource("ns", "robot", "a2"))], False, None),
         (recorded(tracked()), [tracked(source=None)], False, None),
-    ],
-)
-def test_a_pod_shows_its_right_by_what_it_has(
-    record: PulledRecord | None, pod: list[TrackedCredential], allowed: bool, learns: PullAccess | None
-) -> None:
-    verdict = decide_access(record, IMAGE, pod)
-    assert (verdict.allowed, verdict.learn) == (allowed, learns)
+    ]:
+        with subtests.test(f"{record!r:.80}"):
+            verdict = decide_access(record, IMAGE, pod)
+            assert (verdict.allowed, verdict.learn) == (allowed, learns)
 
 
 def test_a_record_does_not_grow_without_end_by_looking() -> None:

@@ -20,9 +20,8 @@ from services.podsync.core.images.image_repository import (
 DIGEST = "@sha256:" + "0" * 64
 
 
-@pytest.mark.parametrize(
-    ("image", "name"),
-    [
+def test_an_image_has_one_full_name(subtests: pytest.Subtests) -> None:
+    for image, name in [
         ("busybox", "docker.io/library/busybox"),
         ("busybox:1.36", "docker.io/library/busybox"),
         (f"busybox:1{DIGEST}", "docker.io/library/busybox"),
@@ -38,11 +37,10 @@ DIGEST = "@sha256:" + "0" * 64
         ("[::1]:5000/app:1", "[::1]:5000/app"),
         (f"registry.example/app{DIGEST}", "registry.example/app"),
         ("Registry/app:1", "Registry/app"),
-    ],
-)
-def test_an_image_has_one_full_name(image: str, name: str) -> None:
-    assert repository(image) == name
-    assert repository(name) == name
+    ]:
+        with subtests.test(image):
+            assert repository(image) == name
+            assert repository(name) == name
 
 
 def test_the_registry_is_host_and_port() -> None:
@@ -50,9 +48,8 @@ def test_the_registry_is_host_and_port() -> None:
     assert registry_of(repository("busybox")) == "docker.io"
 
 
-@pytest.mark.parametrize(
-    ("entry", "found"),
-    [
+def test_an_entry_of_a_docker_config_is_a_place(subtests: pytest.Subtests) -> None:
+    for entry, found in [
         ("registry.example", CredentialLocation("registry.example", "")),
         ("https://registry.example", CredentialLocation("registry.example", "")),
         ("http://registry.example/", CredentialLocation("registry.example", "")),
@@ -68,15 +65,13 @@ def test_the_registry_is_host_and_port() -> None:
         ("registry.example:port/x", None),
         ("a:1:2", None),
         ("registry\n", None),
-    ],
-)
-def test_an_entry_of_a_docker_config_is_a_place(entry: str, found: CredentialLocation | None) -> None:
-    assert location(entry) == found
+    ]:
+        with subtests.test(entry):
+            assert location(entry) == found
 
 
-@pytest.mark.parametrize(
-    ("pattern", "name", "covered"),
-    [
+def test_a_pattern_covers_names_part_by_part(subtests: pytest.Subtests) -> None:
+    for pattern, name, covered in [
         ("registry.example", "registry.example/app", True),
         ("registry.example", "registry.example:443/app", False),
         ("registry.example:5000", "registry.example:5000/app", True),
@@ -102,10 +97,9 @@ def test_an_entry_of_a_docker_config_is_a_place(entry: str, found: CredentialLoc
         ("127.0.0.1:5000/a", "127.0.0.1:5000/a/b", True),
         ("docker.io", "docker.io/library/busybox", True),
         ("index.docker.io", "docker.io/library/busybox", False),
-    ],
-)
-def test_a_pattern_covers_names_part_by_part(pattern: str, name: str, covered: bool) -> None:
-    assert matches(pattern, name) is covered
+    ]:
+        with subtests.test(pattern):
+            assert matches(pattern, name) is covered
 
 
 @pytest.mark.parametrize(

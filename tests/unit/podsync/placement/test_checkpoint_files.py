@@ -182,9 +182,8 @@ def test_another_value_has_another_checksum(kind: str) -> None:
             assert raised.value.fault is Fault.WRONG_CHECKSUM
 
 
-@pytest.mark.parametrize(
-    ("kind", "content", "what"),
-    [
+def test_a_form_of_another_version_is_named(subtests: pytest.Subtests) -> None:
+    for kind, content, what in [
         ("cpu", b"[]", "the file is not a JSON object"),
         ("cpu", b'{"policyName":1}', "policyName is not a string"),
         ("cpu", b'{"entries":[]}', "entries is not an object"),
@@ -199,12 +198,11 @@ def test_another_value_has_another_checksum(kind: str) -> None:
         ("devices", b"{}", "checkpoint is corrupted: its checksum is not that of its content"),
         ("devices", b'{"Data":{"RegisteredDevices":[]}}', "Data.RegisteredDevices is not an object"),
         ("devices", b'{"Data":{"PodDeviceEntries":[{"AllocResp":"*"}]}}', "Data.PodDeviceEntries[0].AllocResp is not"),
-    ],
-)  # fmt: skip
-def test_a_form_of_another_version_is_named(kind: str, content: bytes, what: str) -> None:
-    with pytest.raises(CheckpointError) as raised:
-        READERS[kind][0](content)
-    assert str(raised.value).startswith(what)
+    ]:
+        with subtests.test(kind):
+            with pytest.raises(CheckpointError) as raised:
+                READERS[kind][0](content)
+            assert str(raised.value).startswith(what)
 
 
 @pytest.mark.parametrize("kind", READERS)

@@ -235,31 +235,32 @@ def test_hints_for_a_pod_are_those_of_the_most_cpus_that_it_has_at_one_time(
 # NUMA nodes
 
 
-@pytest.mark.parametrize("name", MACHINES)
-def test_hints_name_every_set_of_nodes_that_has_the_cpus_and_prefer_the_smallest(name: str) -> None:
-    topology, chance = MACHINES[name], random.Random(name)
-    policy = a_policy(topology)
-    nodes = sorted({cpu.numa_node for cpu in topology.cpus.values()})
-    sets = [frozenset(some) for size in range(1, len(nodes) + 1) for some in combinations(nodes, size)]
-    for _ in range(25):
-        free = draw_available(topology, chance) | {0}
-        used = frozenset(chance.sample(sorted(free - {0}), min(chance.choice((0, 0, 1, 2)), len(free) - 1)))
-        count = chance.randint(1, len(topology.cpus))
-        pod = a_pod(a_container("c", str(count)), init=(a_container("i", "1"),))
-        own = PodPlacement(containers={"i": ContainerPlacement(cpus=used)})
-        hints = policy.hints(pod, pod["spec"]["containers"][0], free, own)["cpu"]
-        assert hints is not None
-        usable = free - {0}  # 0 is reserved; what the init container left is in there
-        possible = {
-            some
-            for some in sets
-            if all(topology.cpus[cpu].numa_node in some for cpu in used)
-            and sum(topology.cpus[cpu].numa_node in some for cpu in usable) >= count
-        }
-        assert [hint.nodes for hint in hints] == [some for some in sets if some in possible]
-        of_all = {some: sum(cpu.numa_node in some for cpu in topology.cpus.values()) for some in sets}
-        smallest = min((len(some) for some in sets if of_all[some] >= count), default=len(nodes))
-        assert all(hint.preferred == (len(hint.nodes or ()) == smallest) for hint in hints)
+def test_hints_name_every_set_of_nodes_that_has_the_cpus_and_prefer_the_smallest(subtests: pytest.Subtests) -> None:
+    for name in MACHINES:
+        with subtests.test(name):
+            topology, chance = MACHINES[name], random.Random(name)
+            policy = a_policy(topology)
+            nodes = sorted({cpu.numa_node for cpu in topology.cpus.values()})
+            sets = [frozenset(some) for size in range(1, len(nodes) + 1) for some in combinations(nodes, size)]
+            for _ in range(25):
+                free = draw_available(topology, chance) | {0}
+                used = frozenset(chance.sample(sorted(free - {0}), min(chance.choice((0, 0, 1, 2)), len(free) - 1)))
+                count = chance.randint(1, len(topology.cpus))
+                pod = a_pod(a_container("c", str(count)), init=(a_container("i", "1"),))
+                own = PodPlacement(containers={"i": ContainerPlacement(cpus=used)})
+                hints = policy.hints(pod, pod["spec"]["containers"][0], free, own)["cpu"]
+                assert hints is not None
+                usable = free - {0}  # 0 is reserved; what the init container left is in there
+                possible = {
+                    some
+                    for some in sets
+                    if all(topology.cpus[cpu].numa_node in some for cpu in used)
+                    and sum(topology.cpus[cpu].numa_node in some for cpu in usable) >= count
+                }
+                assert [hint.nodes for hint in hints] == [some for some in sets if some in possible]
+                of_all = {some: sum(cpu.numa_node in some for cpu in topology.cpus.values()) for some in sets}
+                smallest = min((len(some) for some in sets if of_all[some] >= count), default=len(nodes))
+                assert all(hint.preferred == (len(hint.nodes or ()) == smallest) for hint in hints)
 
 
 def test_cpus_of_the_chosen_nodes_go_first_and_the_rest_comes_from_others() -> None:

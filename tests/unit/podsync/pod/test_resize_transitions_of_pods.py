@@ -268,6 +268,7 @@ RESTARTS = [
 ]
 
 
-@pytest.mark.parametrize("row", [*CONTAINERS, *RESTARTS], ids=lambda row: row.name)
-def test_the_values_after_a_resize(row: Row) -> None:
-    check(row)
+def test_the_values_after_a_resize(subtests: pytest.Subtests) -> None:
+    for row in [*CONTAINERS, *RESTARTS]:
+        with subtests.test(row.name):
+            check(row)

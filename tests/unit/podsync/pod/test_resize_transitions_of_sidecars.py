@@ -146,9 +146,10 @@ POD_LEVEL = [
 ]
 
 
-@pytest.mark.parametrize("row", [*SIDECARS, *POD_LEVEL], ids=lambda row: row.name)
-def test_the_values_after_a_resize(row: Row) -> None:
-    check(row)
+def test_the_values_after_a_resize(subtests: pytest.Subtests) -> None:
+    for row in [*SIDECARS, *POD_LEVEL]:
+        with subtests.test(row.name):
+            check(row)
 
 
 def test_a_first_limit_of_the_pod_is_not_set_below_what_its_container_uses() -> None:

@@ -122,11 +122,10 @@ INITIALIZED = (
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "phase", "specs", "init", "regular", "wanted"), INITIALIZED, ids=lambda v: v if isinstance(v, str) else ""
-)
-def test_initialized(name: str, phase: str, specs: Any, init: Any, regular: Any, wanted: Any) -> None:
-    assert of(a_record(C, init=specs), phase, init=init, regular=regular)["Initialized"] == wanted
+def test_initialized(subtests: pytest.Subtests) -> None:
+    for name, phase, specs, init, regular, wanted in INITIALIZED:
+        with subtests.test(name):
+            assert of(a_record(C, init=specs), phase, init=init, regular=regular)["Initialized"] == wanted
 
 
 def test_initialized_once_true_stays() -> None:
@@ -171,13 +170,12 @@ READY = (
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "phase", "specs", "init", "regular", "wanted"), READY, ids=lambda v: v if isinstance(v, str) else ""
-)
-def test_ready(name: str, phase: str, specs: Any, init: Any, regular: Any, wanted: Any) -> None:
-    found = of(a_record(C, spec("b"), init=specs), phase, init=init, regular=regular)
-    assert found["ContainersReady"] == wanted
-    assert found["Ready"] == wanted
+def test_ready(subtests: pytest.Subtests) -> None:
+    for name, phase, specs, init, regular, wanted in READY:
+        with subtests.test(name):
+            found = of(a_record(C, spec("b"), init=specs), phase, init=init, regular=regular)
+            assert found["ContainersReady"] == wanted
+            assert found["Ready"] == wanted
 
 
 class TestReadinessGates:

@@ -319,15 +319,16 @@ ROWS = (
 )
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name.replace(" ", "-"))
-def test_phase(row: Row) -> None:
-    fields = dict(row.record)
-    api_status = fields.pop("api_status", {})
-    record = a_record(*row.specs, init=row.init_specs, policy=row.policy, source=row.source, **fields)
-    record.api_status = api_status
-    see(record, *(instance(name) for name in row.instances))
-    statuses = ContainerStatuses(init=row.init, regular=row.regular)
-    assert pod_phase(record.now, statuses, over=row.over) == row.phase
+def test_phase(subtests: pytest.Subtests) -> None:
+    for row in ROWS:
+        with subtests.test(row.name.replace(" ", "-")):
+            fields = dict(row.record)
+            api_status = fields.pop("api_status", {})
+            record = a_record(*row.specs, init=row.init_specs, policy=row.policy, source=row.source, **fields)
+            record.api_status = api_status
+            see(record, *(instance(name) for name in row.instances))
+            statuses = ContainerStatuses(init=row.init, regular=row.regular)
+            assert pod_phase(record.now, statuses, over=row.over) == row.phase
 
 
 def test_a_container_that_we_replace_under_never_is_no_end_of_the_pod() -> None:

@@ -51,10 +51,11 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("policy", "container", "code", "restarted"), CASES)
-def test_whether_a_regular_container_is_restarted(policy: str, container: Pod, code: int, restarted: bool) -> None:
-    tracked = record_of(a_pod(containers=[container], restartPolicy=policy))
-    assert restarts_after(tracked, container, code) is restarted
+def test_whether_a_regular_container_is_restarted(subtests: pytest.Subtests) -> None:
+    for policy, container, code, restarted in CASES:
+        with subtests.test(policy):
+            tracked = record_of(a_pod(containers=[container], restartPolicy=policy))
+            assert restarts_after(tracked, container, code) is restarted
 
 
 INIT_CASES = [
