@@ -7,8 +7,7 @@ import pytest
 import pytest_asyncio
 
 from tests.machine.joined import MachineCluster
-from tests.machine.root import Root, cached_root
-from tests.support.machines.release_build import build_release
+from tests.machine.root import Root, build_for_machines, cached_root
 
 _HERE = Path(__file__).parent
 
@@ -27,7 +26,7 @@ def installed_root() -> Root:
 @pytest.fixture(scope="session")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Debian package of this checkout, built once."""
-    return build_release(tmp_path_factory.mktemp("release"))
+    return build_for_machines(tmp_path_factory.mktemp("release"))
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="package")

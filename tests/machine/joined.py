@@ -15,12 +15,11 @@ from shared.kube import paths
 from shared.model.objects import Object
 from tests.machine.machine import Machine
 from tests.machine.network import MachineNetwork
-from tests.machine.root import Root, cached_root
+from tests.machine.root import Root, build_for_machines, cached_root
 from tests.support.agents.agent import NODE
 from tests.support.agents.conditions import is_ready
 from tests.support.clusters.cluster import Cluster, joined_config
 from tests.support.clusters.control_plane import ControlPlane
-from tests.support.machines.release_build import build_release
 from tests.support.waits.deadline import WAIT_SECONDS
 
 _MACHINE_SECONDS = 3 * WAIT_SECONDS  # for what takes some on an idle machine
@@ -89,7 +88,7 @@ class MachineCluster(Cluster):
 
     def install(self) -> None:
         """Install the package of this checkout."""
-        package = self._package or build_release(self.directory / "release")
+        package = self._package or build_for_machines(self.directory / "release")
         shutil.copy(package, self.machine.shared / "bulkhead.deb")
         self.machine.must("dpkg", "--install", "/host/bulkhead.deb")
 

@@ -139,6 +139,13 @@ class Machine(InstalledNode):
         self._switch_on()
         assert self.boot_id != before
 
+    def soft_reboot(self) -> None:
+        """Start all programs again by `systemctl soft-reboot`, without another boot, until it answers."""
+        guest = self._guest
+        assert guest is not None
+        guest.start(("systemctl", "soft-reboot"))
+        assert self._with_console(lambda: guest.wait_for_boot(_BOOT_SECONDS)) == self.boot_id
+
     def cut(self) -> None:
         """End the machine by SIGKILL, and switch it on again, until it answers."""
         self._switch_off()

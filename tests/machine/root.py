@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Literal
 
 from tests.support.installed.lacking import lack
+from tests.support.installed.pythons import from_debian, installed
+from tests.support.machines.release_build import build_release
 from tools.home import CHECKOUT
 from tools.prerequisites import missing_packages
 
-# The interpreter of the package that the tests build runs in there: both must be of one minor version.
 # One kind of root for all tests that need more than our package does: a server and a client of NFS, and SELinux.
 WITH_MORE = ("nfs-common", "nfs-kernel-server", "policycoreutils", "selinux-policy-default")
 _TUN = Path("/dev/net/tun")
-_SUITES = {(3, 11): "bookworm", (3, 13): "trixie"}
+_PYTHONS = {"bookworm": "3.11", "trixie": "3.13"}  # of Debian's suites
+_OURS = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 _failures: dict[tuple[str, ...], str] = {}  # command lines of tools/machine-root, and why they failed
@@ -34,26 +36,56 @@ class Root:
 
 def debian_suite() -> str:
     """The release of Debian whose Python is that of our .venv; the test is lacking where there is none."""
-    found = _SUITES.get(sys.version_info[:2])
-    if found is None:
-        lack(f"no Debian has Python {sys.version_info[0]}.{sys.version_info[1]}")
-    return found
+    found = [suite for suite, version in _PYTHONS.items() if version == _OURS]
+    if not found:
+        lack(f"no Debian has Python {_OURS}")
+    return found[0]
+
+
+def machine_suite() -> str:
+    """The release of Debian of the machines: MACHINE_SUITE of the environment, else that of `debian_suite`."""
+    chosen = os.environ.get("MACHINE_SUITE") or debian_suite()
+    assert chosen in _PYTHONS, f"MACHINE_SUITE={chosen}: must be one of {', '.join(_PYTHONS)}"
+    return chosen
+
+
+def machine_python() -> str:
+    """The version of the Python of the machines, "3.13"."""
+    return _PYTHONS[machine_suite()]
+
+
+def machine_interpreter() -> str:
+    """A program out here that is a Python of that version, "" where ours is one. The test is lacking where it can
+    neither be found here nor be had from Debian."""
+    version = machine_python()
+    if version == _OURS:
+        return ""
+    interpreter = installed(version) or from_debian(version)
+    if interpreter is None:
+        lack(f"no python{version} on PATH, in pyenv or in a suite of Debian")
+    return interpreter.program
+
+
+def build_for_machines(output: Path) -> Path:
+    """Build a release whose Debian package runs in the machines; the package. See `build_release`."""
+    interpreter = machine_interpreter()
+    return build_release(output, *([f"--interpreter={interpreter}"] if interpreter else []))
 
 
 def cached_root(packages: Literal["download", "install"] = "download", *more: str) -> Root:
-    """The root of that release; built first where the cache has none (1 minute). `packages`: whether its apt has only
-    downloaded what our package needs, so that it has neither Python nor a container runtime, or has it installed.
+    """The root of `machine_suite`; built first where the cache has none (1 minute). `packages`: whether its apt has
+    only downloaded what our package needs, so that it has neither Python nor a container runtime, or has it installed.
     `more`: packages in addition to those.
 
     Variables of the environment replace parts of it, for `make night` (tools/machine-root): MACHINE_KERNEL,
-    MACHINE_CONTAINERD, MACHINE_HANDLER. The test is lacking where it cannot be built, such as without package sources;
-    that is tried once in a run of pytest.
+    MACHINE_CONTAINERD, MACHINE_RUNC, MACHINE_HANDLER. The test is lacking where it cannot be built, such as without
+    package sources; that is tried once in a run of pytest.
     """
     if missing := missing_packages("test", "machine"):
         lack(f"missing on this machine: apt-get install {' '.join(missing)}")
     if reason := _check_tun():
         lack(f"machines of the tests need {_TUN} for their network: {reason}")
-    command = (str(CHECKOUT / "tools/machine-root"), debian_suite(), packages, *required_packages(), *more)
+    command = (str(CHECKOUT / "tools/machine-root"), machine_suite(), packages, *required_packages(), *more)
     if command in _failures:
         lack(_failures[command])
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -79,6 +111,6 @@ def _check_tun() -> str:
 def required_packages() -> list[str]:
     """What apt installs with the package: of each alternative in Depends and Recommends the first one."""
     control = (CHECKOUT / "packaging/debian/control").read_text()
-    control = control.replace("@PYTHON@", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    control = control.replace("@PYTHON@", f"python{machine_python()}")
     fields = re.findall(r"^(?:Depends|Recommends): (.*)$", control, re.MULTILINE)
     return [re.match(r"[a-z0-9.+-]+", one.strip())[0] for field in fields for one in field.split(",")]  # type: ignore[index]

@@ -80,6 +80,17 @@ def test_a_full_disk_fails_the_command_and_not_the_machine(machine: Machine) -> 
     assert machine.must("sh", "-c", "rm /root/full && echo goes on") == "goes on\n"
 
 
+def test_a_machine_for_whose_disk_there_is_no_room_fails_the_test_and_leaves_nothing(tmp_path: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", tmp_path], check=True)
+    try:
+        reason = "no disk for a machine: .*No space left on device"
+        with pytest.raises(AssertionError, match=reason), Machine(tmp_path / "large"):
+            pytest.fail("it has booted")
+        assert left_of(tmp_path / "large") == []
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
 def test_machines_of_one_network_reach_each_other_and_leave_nothing(tmp_path: Path) -> None:
     before = interface_names()
     with (

@@ -12,10 +12,9 @@ import pytest
 
 from tests.machine.machine import Machine
 from tests.machine.network import MachineNetwork
-from tests.machine.root import WITH_MORE, cached_root
+from tests.machine.root import WITH_MORE, build_for_machines, cached_root
 from tests.support.agents.world import busybox_pod
 from tests.support.machines.installed_node import MANIFESTS
-from tests.support.machines.release_build import build_release
 
 pytestmark = [pytest.mark.root, pytest.mark.night, pytest.mark.timeout(1500)]
 
@@ -54,7 +53,7 @@ class Pair:
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     directory = tmp_path_factory.mktemp("nfs")
-    package, root = build_release(directory / "release"), cached_root("install", *WITH_MORE)
+    package, root = build_for_machines(directory / "release"), cached_root("install", *WITH_MORE)
     with (
         MachineNetwork() as network,
         Machine(directory / "server", name="server", network=network, root=root) as server,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.machine.checkout_inside import SHOWN, lay_out, run_tests
+from tests.machine.checkout_inside import lay_out, run_tests, shown_directories
 from tests.machine.machine import Machine
 from tests.machine.root import Root
 
@@ -25,7 +25,7 @@ RUNS = (
 @pytest.fixture(scope="module")
 def machine(installed_root: Root, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     directory = tmp_path_factory.mktemp("v2") / "machine"
-    with Machine(directory, root=installed_root, shown=SHOWN) as machine:
+    with Machine(directory, root=installed_root, shown=shown_directories()) as machine:
         lay_out(machine)
         yield machine
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.machine.machine import Machine
+from tests.machine.root import machine_suite
 from tests.process.supervised import eventually
 from tests.support.machines import package_steps as steps
 from tests.support.machines.installed_node import CONTAINERD
@@ -79,6 +80,12 @@ def test_a_reboot_restarts_the_agent_and_ten_pods(machine: Machine) -> None:
 
 def test_a_power_cut_restarts_the_agent_and_ten_pods(machine: Machine) -> None:
     _boot_with_ten_pods(machine, machine.cut)
+
+
+def test_a_soft_reboot_restarts_the_agent_and_ten_pods(machine: Machine) -> None:
+    if machine_suite() == "bookworm":
+        pytest.skip("needs systemd 254 or later: MACHINE_SUITE=trixie")
+    _boot_with_ten_pods(machine, machine.soft_reboot)
 
 
 def test_a_purge_removes_the_state_when_it_is_answered_so(machine: Machine) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from tests.machine.machine import Machine
-from tests.machine.root import WITH_MORE, cached_root
+from tests.machine.root import WITH_MORE, build_for_machines, cached_root
 from tests.support.agents.world import busybox_pod
 from tests.support.machines.installed_node import MANIFESTS
-from tests.support.machines.release_build import build_release
 
 pytestmark = [pytest.mark.root, pytest.mark.night, pytest.mark.timeout(1500)]
 
@@ -58,7 +57,7 @@ _WORK = "cat /proc/self/attr/current; echo; echo written > /data/file; cat /outs
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     directory = tmp_path_factory.mktemp("selinux")
-    package = build_release(directory / "release")
+    package = build_for_machines(directory / "release")
     root = cached_root("install", *WITH_MORE)
     with Machine(directory / "machine", root=root, options=_OPTIONS) as machine:
         package.rename(machine.shared / "bulkhead.deb")

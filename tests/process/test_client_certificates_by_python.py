@@ -44,7 +44,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_of_the_python_that_runs_the_agent(files: Path) -> None:
-    _check(Interpreter((sys.executable,)), "{}.{}".format(*sys.version_info[:2]), files)
+    _check(Interpreter(sys.executable), "{}.{}".format(*sys.version_info[:2]), files)
 
 
 @pytest.mark.night

@@ -108,7 +108,7 @@ def test_the_command_bulkhead_works_from_the_wheel(bare: Path, tmp_path: Path) -
 def test_a_package_for_another_debian_depends_on_its_python_and_runs_with_it(tmp_path: Path) -> None:
     if (python := installed("3.13")) is None:
         pytest.skip("no python3.13 on PATH or in pyenv")
-    package = build_release(tmp_path / "release", f"--interpreter={python.command[0]}")
+    package = build_release(tmp_path / "release", f"--interpreter={python.program}")
     depends = subprocess.run(["dpkg-deb", "-f", package, "Depends"], capture_output=True, text=True, check=True).stdout
     assert [one for one in depends.strip().split(", ") if one.startswith("python")] == ["python3.13"]
     subprocess.run(["dpkg-deb", "-x", package, tmp_path / "tree"], check=True)

@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 SUITES = {"3.11": "bookworm", "3.13": "trixie", "3.14": "sid"}  # Debian's suites; none has 3.12
@@ -13,19 +13,18 @@ _UNPACK_SECONDS, _RUN_SECONDS = 600.0, 120.0
 
 @dataclass(frozen=True)
 class Interpreter:
-    """How to start it: the command and its environment."""
+    """The program that is it, or starts it."""
 
-    command: tuple[str, ...]
-    environment: dict[str, str] = field(default_factory=dict)
+    program: str
 
     def run(self, *arguments: str, **environment: str) -> str:
         """Run the interpreter and return its standard output. It finds no installed packages. Raises AssertionError,
         TimeoutExpired."""
-        command = [*self.command, "-S", "-B", *arguments]
-        variables = {**os.environ, **self.environment, **environment}
+        command = [self.program, "-S", "-B", *arguments]
+        variables = {**os.environ, **environment}
         done = subprocess.run(command, check=False, env=variables, capture_output=True, text=True, timeout=_RUN_SECONDS)
         if done.returncode:
-            raise AssertionError(f"{self.command[-1]}: exit code {done.returncode}\n{done.stderr}")
+            raise AssertionError(f"{self.program}: exit code {done.returncode}\n{done.stderr}")
         return done.stdout
 
 
@@ -35,7 +34,7 @@ def installed(version: str) -> Interpreter | None:
     for command in (f"python{version}", *(str(one / "bin" / "python") for one in pyenv)):
         if shutil.which(command) is None:
             continue
-        found = Interpreter((command,))
+        found = Interpreter(command)
         try:
             if found.run("-c", "import sys, ssl; print('%d.%d' % sys.version_info[:2])").strip() == version:
                 return found
@@ -45,8 +44,8 @@ def installed(version: str) -> Interpreter | None:
 
 
 def from_debian(version: str) -> Interpreter | None:
-    """The interpreter from Debian's packages, unpacked into the cache and started by its own loader; None where no
-    suite has it. Needs root, mmdebstrap and the package archive."""
+    """The interpreter from Debian's packages, unpacked into the cache and started there by its own loader; None where
+    no suite has it. Needs root, mmdebstrap and the package archive."""
     if (suite := SUITES.get(version)) is None:
         return None
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bulkhead-pythons"
@@ -67,5 +66,9 @@ def from_debian(version: str) -> Interpreter | None:
     libraries = [*tree.glob("lib/*-linux-gnu"), *tree.glob("usr/lib/*-linux-gnu")]
     loader = next(path for directory in libraries for path in directory.glob("ld-linux-*.so.2"))
     paths = ":".join(str(directory) for directory in libraries)
-    command = (str(loader), "--library-path", paths, str(tree / f"usr/bin/python{version}"))
-    return Interpreter(command, {"PYTHONHOME": str(tree / "usr")})
+    python = tree / f"usr/bin/python{version}"
+    program, written = cache / f"python{version}", cache / f"writing-{os.getpid()}"
+    written.write_text(f'#!/bin/sh\nexec {loader} --argv0 {python} --library-path {paths} {python} "$@"\n')
+    written.chmod(0o755)
+    written.rename(program)
+    return Interpreter(str(program))

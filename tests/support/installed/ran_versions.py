@@ -26,7 +26,8 @@ PARTS = (
 RECORD = CHECKOUT / "tests/records/versions.json"
 PAGE = CHECKOUT / "docs/versions.md"
 _NOTES = CHECKOUT / "build/versions"
-_PARTS_OF_MACHINES = ("MACHINE_KERNEL", "MACHINE_CONTAINERD", "MACHINE_HANDLER")  # variables of tools/machine-root
+# Variables of the machines of the tests, for tools/machine-root.
+_PARTS_OF_MACHINES = ("MACHINE_SUITE", "MACHINE_KERNEL", "MACHINE_CONTAINERD", "MACHINE_RUNC", "MACHINE_HANDLER")
 _ANSWER_SECONDS = 60.0
 _BEGIN, _END = "<!-- written by `python -m tests.support.installed.ran_versions` -->\n", "<!-- end -->\n"
 

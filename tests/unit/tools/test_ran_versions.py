@@ -64,14 +64,14 @@ def test_a_run_with_other_parts_in_its_machines_replaces_no_note(notes: Path, mo
     write_notes("")
     write_notes("")
     assert len(list(notes.iterdir())) == 1
-    for number, variable in enumerate(["MACHINE_KERNEL", "MACHINE_CONTAINERD", "MACHINE_HANDLER"], 2):
+    for number, variable in enumerate(ran_versions._PARTS_OF_MACHINES, 2):
         with monkeypatch.context() as changed:
             changed.setenv(variable, "sid")
             write_notes("")
         assert len(list(notes.iterdir())) == number
     monkeypatch.setenv("MACHINE_KERNEL", "trixie")
     write_notes("")
-    assert len(list(notes.iterdir())) == 5
+    assert len(list(notes.iterdir())) == 2 + len(ran_versions._PARTS_OF_MACHINES)
 
 
 def test_a_run_of_some_tests_of_a_file_replaces_no_note(notes: Path) -> None:
