@@ -1,14 +1,16 @@
 """Finds the services: the run directory, the addresses in it, the manifest file that names them, and the holders of the
 locks.
 
-Addresses follow from the run directory alone, so that a restarted peer is found by reconnecting. The 0700 directory is
-the access control of the bus: a process that may enter it may send. The record of a service's lock names its process.
+Addresses follow from the run directory alone, so that a restarted peer is found by reconnecting. The directory `bus` of
+mode 0700 is the access control of the bus: a process that may enter it may send. The record of a service's lock names
+its process.
 This module imports no event loop, because the command `bulkhead` needs none."""
 
 import json
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -59,14 +61,16 @@ def check_socket_paths(run_dir: Path, services: Iterable[str] = SERVICES) -> Non
 
 
 def prepare_run_dir(run_dir: Path) -> None:
-    """Create the run directory with `bus` and `locks` in it, all with mode 0700 and ours, or check existing ones.
+    """Create the run directory with `bus` and `locks` in it, or check existing ones. All are ours. These two have mode
+    0700. The run directory has 0711: root of a container with a user namespace of its own is another user of the
+    machine, and its files below the run directory are reached by their whole path (pods.md 6.7).
 
-    Raises OperatorError when a directory belongs to someone else, others may enter it, or its path is too long."""
+    Raises OperatorError when a directory belongs to someone else, others may do more, or its path is too long."""
     check_socket_paths(run_dir)
     try:
         run_dir.parent.mkdir(parents=True, exist_ok=True)
-        for directory in (run_dir, run_dir / "bus", run_dir / "locks"):
-            _make_private(directory)
+        for directory, mode in ((run_dir, 0o711), (run_dir / "bus", 0o700), (run_dir / "locks", 0o700)):
+            _make_ours(directory, mode)
     except OSError as error:
         raise OperatorError(
             f"cannot be prepared: {error.strerror}",
@@ -103,12 +107,9 @@ def read_manifest(run_dir: Path) -> Manifest:
     return manifest
 
 
-def _make_private(directory: Path) -> None:
-    try:
+def _make_ours(directory: Path, mode: int) -> None:
+    with suppress(FileExistsError):
         directory.mkdir(mode=0o700)
-        directory.chmod(0o700)  # whatever the umask removed, or a set-gid parent added
-    except FileExistsError:
-        pass
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise OperatorError("is not a directory", where=str(directory), remedy="remove it or choose another one")
@@ -118,12 +119,13 @@ def _make_private(directory: Path) -> None:
             where=str(directory),
             remedy=f"chown {os.geteuid()} {directory}",
         )
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if stat.S_IMODE(found.st_mode) & 0o077 & ~mode:
         raise OperatorError(
-            f"has mode {stat.S_IMODE(found.st_mode):04o}: other users could reach the bus",
+            f"has mode {stat.S_IMODE(found.st_mode):04o}: other users could do more than they should",
             where=str(directory),
-            remedy=f"chmod 0700 {directory}",
+            remedy=f"chmod {mode:04o} {directory}",
         )
+    directory.chmod(mode)  # whatever the umask removed, a set-gid parent added, or an earlier release made
 
 
 class Holder(Struct, frozen=True):

@@ -166,7 +166,11 @@ sets.
 CONTAINERD = (
     ("`enabled`", "`false`", "run a containerd"),
     ("`root`", "`/var/lib/bulkhead/containerd`", "directory of its images and snapshots"),
-    ("`state`", "`/run/bulkhead/containerd/state`", "directory of what its containers need while they run"),
+    (
+        "`state`",
+        "`/run/bulkhead/containerd/state`",
+        "directory of what its containers need while they run; for pods with `hostUsers: false` others must pass to it",
+    ),
     ("`bridge`", f"`{EmbeddedContainerd.bridge}`", "network interface of the bridge that connects the pods"),
     ("`podCIDR`", f"`{EmbeddedContainerd.pod_cidr}`", "IPv4 network of the pods, /29 or wider"),
     (

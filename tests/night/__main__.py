@@ -34,9 +34,9 @@ def python(*arguments: str, **variables: str) -> Part:
     return Part([sys.executable, "-m", *arguments], variables)
 
 
-def pytest(file: str, **variables: str) -> Part:
-    """One file of tests."""
-    return python("pytest", "--basetemp={scratch}/t", "--durations=12", "--durations-min=5", file, **variables)
+def pytest(*files: str, **variables: str) -> Part:
+    """Some files of tests."""
+    return python("pytest", "--basetemp={scratch}/t", "--durations=12", "--durations-min=5", *files, **variables)
 
 
 # Some tests of each kind on crun, which the containerd of Debian 12 needs, and which runs in no hybrid cgroups.
@@ -49,6 +49,9 @@ CRUN = (
 IN_DOCKER = {"TEST_RUNTIME": "docker"}
 ON_DOCKER = ("tests/e2e/behaviour", "tests/e2e/test_streaming.py", "tests/e2e/test_latency.py")
 NODE = "tests/machine/test_node.py"
+USER_NAMESPACES = "tests/machine/test_user_namespaces.py"
+# On Debian 13: Python 3.13, kernel 6.12, containerd 1.7, systemd 257.
+DEBIAN_13 = [f"tests/machine/test_{name}.py" for name in ("package", "node", "cluster", "on_cgroup_v2")]
 PARTS: dict[str, Part] = {
     "test": Part(["make", "test"]),
     "crun": Part(
@@ -61,6 +64,8 @@ PARTS: dict[str, Part] = {
     "kernel-sid": pytest(NODE, MACHINE_KERNEL="sid"),
     "containerd-sid": pytest(NODE, MACHINE_CONTAINERD="sid"),
     "machine-crun": pytest(NODE, MACHINE_HANDLER="crun"),
+    "debian-13": pytest(*DEBIAN_13, MACHINE_SUITE="trixie"),
+    "user-namespaces": pytest(USER_NAMESPACES, MACHINE_SUITE="trixie", MACHINE_CONTAINERD="sid", MACHINE_RUNC="sid"),
     "simulate": python("tests.simulation", "--seeds", "10000", "--jobs", "2"),
     "coverage": python("tools.coverage_ratchet"),
     "mutate-cores": python("tests.support.source.mutation", "--count", "400", "--minutes", "90"),

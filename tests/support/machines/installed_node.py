@@ -70,10 +70,10 @@ class InstalledNode(ABC):
         shown = self.call("bulkhead", "status", "-o", "json").stdout
         return {row["pid"] for row in json.loads(shown)["processes"] if row["pid"]} if shown else set()
 
-    def add_pod(self, name: str) -> None:
-        """Write the manifest of a pod that runs until it is stopped."""
+    def add_pod(self, name: str, **fields: Any) -> None:
+        """Write the manifest of a pod that runs until it is stopped, with further fields of its spec."""
         container = {"name": "c", "image": BUSYBOX_CONTENT.name, "command": ["sleep", "100000"]}
-        spec = {"terminationGracePeriodSeconds": 1, "containers": [container]}
+        spec = {"terminationGracePeriodSeconds": 1, "containers": [container], **fields}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
         self.must("sh", "-c", _WRITE, "sh", json.dumps(pod), MANIFESTS, f"{name}.json")
 

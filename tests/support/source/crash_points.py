@@ -125,6 +125,7 @@ OF_OTHER_TESTS = {
     "tests/e2e/test_exclusive_cpus.py": tuple(
         f"podsync.{step}.SetContainerCpus" for step in ("saved", "published", "acted")
     ),
+    "tests/machine/inside/user_namespaces.py": ("podsync.user_namespace.recorded",),
     "tests/e2e/test_kills_in_calls.py": tuple(f"podsync.{step}.EndTasks" for step in ("saved", "published", "acted")),
     "tests/service/podsync/test_node_shutdown.py": ("podsync.shutdown.saved", "podsync.shutdown.published"),
     "tests/service/podsync/test_log_rotation.py": tuple(

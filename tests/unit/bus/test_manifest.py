@@ -40,26 +40,38 @@ def test_a_relative_run_directory_is_refused() -> None:
         manifest.addresses(Path("run"))
 
 
+def _modes(run_dir: Path) -> list[int]:
+    return [(run_dir / name).stat().st_mode & 0o7777 for name in ("", "bus", "locks")]
+
+
 class TestRunDirectory:
-    def test_is_made_private_whatever_the_umask(self, tmp_path: Path) -> None:
-        before = os.umask(0o022)
+    @pytest.mark.parametrize("umask", [0o022, 0o077])
+    def test_lets_others_pass_by_name_and_into_no_other_directory(self, tmp_path: Path, umask: int) -> None:
+        before = os.umask(umask)
         try:
             manifest.prepare_run_dir(tmp_path / "deep" / "run")
         finally:
             os.umask(before)
-        for name in ("", "bus", "locks"):
-            assert (tmp_path / "deep" / "run" / name).stat().st_mode & 0o7777 == 0o700
+        assert _modes(tmp_path / "deep" / "run") == [0o711, 0o700, 0o700]
+
+    def test_of_an_earlier_release_lets_others_pass_from_then_on(self, tmp_path: Path) -> None:
+        (tmp_path / "run").mkdir(mode=0o700)
+        manifest.prepare_run_dir(tmp_path / "run")
+        assert _modes(tmp_path / "run") == [0o711, 0o700, 0o700]
 
     def test_may_be_there_already(self, tmp_path: Path) -> None:
         manifest.prepare_run_dir(tmp_path / "run")
         manifest.prepare_run_dir(tmp_path / "run")
 
-    @pytest.mark.parametrize("name", ["", "bus", "locks"])
-    def test_a_directory_open_to_others_is_refused_with_the_remedy(self, tmp_path: Path, name: str) -> None:
+    @pytest.mark.parametrize(("name", "mode", "right"), [("", 0o755, "0711"), ("bus", 0o711, "0700"),
+                                                         ("locks", 0o711, "0700")])  # fmt: skip
+    def test_a_directory_open_to_others_is_refused_with_the_remedy(
+        self, tmp_path: Path, name: str, mode: int, right: str
+    ) -> None:
         run = tmp_path / "run"
         manifest.prepare_run_dir(run)
-        (run / name).chmod(0o755)
-        with pytest.raises(OperatorError, match=r"has mode 0755: .* \(chmod 0700 .*run"):
+        (run / name).chmod(mode)
+        with pytest.raises(OperatorError, match=rf"has mode {mode:04o}: .* \(chmod {right} .*run"):
             manifest.prepare_run_dir(run)
 
     def test_that_is_a_link_is_refused(self, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from services.podsync.core.cri.user_namespaces import (
 )
 from shared.files.atomic import sync_directory, write_atomically
 from shared.pods.directory import USER_NAMESPACE, pod_directory, pods_directory
+from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class UserNamespaces:
                 raise SandboxConfigError(str(error)) from error
             except OSError as error:
                 raise SandboxConfigError(f"cannot write {record}: {error.strerror or error}") from error
+            crash_point("podsync.user_namespace.recorded")
             self._held[uid] = block
             return block
 
