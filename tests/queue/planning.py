@@ -8,7 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-TOGETHER = ("tests/e2e/behaviour", "tests/machine")  # the tests of such a directory share what they run on
+TOGETHER = (
+    "tests/e2e/behaviour",
+    "tests/e2e/joined",
+    "tests/machine",
+)  # the tests of such a directory share what they run on
 # Levels whose tests need a core all the time, while those of the others wait for real time about half of it.
 _COMPUTING = ("unit", "service", "simulation", "architecture")
 MIN_ITEM_SECONDS = 75.0  # short files are put together until they are expected to take so long

@@ -22,7 +22,7 @@ from tests.support.installed.lacking import require_command
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.home import CHECKOUT
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(600)]
 
 WAIT = 3 * WAIT_SECONDS  # seconds
 PAGES = ("metrics", "metrics/cadvisor", "metrics/resource", "metrics/probes", "metrics/slis")
@@ -43,17 +43,16 @@ QUERIES = {
 ALERTS = CHECKOUT / "examples/prometheus-alerts.yaml"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def cluster(empty: Cluster) -> AsyncIterator[Cluster]:
     require_command("prometheus")
     require_command("promtool")
-    async with Cluster(tmp_path_factory.mktemp("cluster")) as running:
-        pod = running.pod("probed", "sh", "-c", "while :; do sleep 0.1; done")
-        pod["spec"]["containers"][0]["readinessProbe"] = {"exec": {"command": ["true"]}, "periodSeconds": 1}
-        await running.create(pod)
-        await running.wait_ready("probed")
-        running.plane.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/healthz")  # a check counts once requested
-        yield running
+    pod = empty.pod("probed", "sh", "-c", "while :; do sleep 0.1; done")
+    pod["spec"]["containers"][0]["readinessProbe"] = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+    await empty.create(pod)
+    await empty.wait_ready("probed")
+    empty.plane.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/healthz")  # a check counts once requested
+    yield empty
 
 
 async def token_with_access(cluster: Cluster) -> str:

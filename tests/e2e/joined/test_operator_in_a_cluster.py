@@ -20,37 +20,34 @@ from tests.support.clusters.cluster import Cluster
 from tests.support.node_page.browser import browser
 from tests.support.waits.deadline import WAIT_SECONDS
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(400)]
 
-TOOLS = Path(__file__).parents[2] / "tools"
+TOOLS = Path(__file__).parents[3] / "tools"
 VALUES = {"first": "Ohzah4eiQu", "second": "ieSh7Ahpoo"}
 PULL = json.dumps({"auths": {"registry.example": {"username": "u", "password": "Aev5ohchai"}}})
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path_factory.mktemp("cluster")) as running:
-        metadata = {"namespace": "default"}
-        secret = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": "values", **metadata},
-            "stringData": VALUES,
-        }
-        await running.create(secret)
-        pull = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pull", **metadata}}
-        await running.create(
-            {**pull, "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": PULL}}
-        )
-        volumes = [{"name": "values", "secret": {"secretName": "values"}}]
-        web = running.pod("web", "sleep", "1000000", volumes=volumes, imagePullSecrets=[{"name": "pull"}])
-        web["spec"]["containers"][0] |= {
-            "envFrom": [{"secretRef": {"name": "values"}}],
-            "volumeMounts": [{"name": "values", "mountPath": "/values"}],
-        }
-        await running.create(web)
-        await running.wait_ready("web")
-        yield running
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def cluster(empty: Cluster) -> AsyncIterator[Cluster]:
+    metadata = {"namespace": "default"}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "values", **metadata},
+        "stringData": VALUES,
+    }
+    await empty.create(secret)
+    pull = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pull", **metadata}}
+    await empty.create({**pull, "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": PULL}})
+    volumes = [{"name": "values", "secret": {"secretName": "values"}}]
+    web = empty.pod("web", "sleep", "1000000", volumes=volumes, imagePullSecrets=[{"name": "pull"}])
+    web["spec"]["containers"][0] |= {
+        "envFrom": [{"secretRef": {"name": "values"}}],
+        "volumeMounts": [{"name": "values", "mountPath": "/values"}],
+    }
+    await empty.create(web)
+    await empty.wait_ready("web")
+    yield empty
 
 
 async def bulkhead(cluster: Cluster, name: str, *words: str) -> subprocess.CompletedProcess[str]:

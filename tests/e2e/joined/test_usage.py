@@ -15,7 +15,7 @@ from tests.support.agents.agent import NODE
 from tests.support.clusters.cluster import Cluster
 from tests.support.waits.deadline import WAIT_SECONDS
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
 SECOND = 1_000_000_000
 MIB = 2**20
@@ -24,18 +24,17 @@ THROTTLED = "container_cpu_cfs_throttled_periods_total"
 BURN = "dd if=/dev/zero of=/scratch/file bs=1M count=8; echo begun; while :; do :; done"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path_factory.mktemp("cluster")) as running:
-        pod = running.pod("burner", "sh", "-c", BURN)
-        pod["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
-        pod["spec"]["containers"][0] |= {
-            "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
-            "resources": {"limits": {"cpu": "200m", "memory": "64Mi"}},
-        }
-        await running.create(pod)
-        await running.wait_ready("burner")
-        yield running
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def cluster(empty: Cluster) -> AsyncIterator[Cluster]:
+    pod = empty.pod("burner", "sh", "-c", BURN)
+    pod["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+    pod["spec"]["containers"][0] |= {
+        "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+        "resources": {"limits": {"cpu": "200m", "memory": "64Mi"}},
+    }
+    await empty.create(pod)
+    await empty.wait_ready("burner")
+    yield empty
 
 
 def raw(cluster: Cluster, path: str) -> str:

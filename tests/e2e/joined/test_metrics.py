@@ -16,7 +16,7 @@ from tests.support.clusters.cluster import Cluster
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.metrics_page import REFERENCE, declared
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(400)]
 
 WAIT = 2 * WAIT_SECONDS  # seconds
 # Without an error, an eviction, a claim or a rotated certificate there is nothing to show; probes have another page.
@@ -31,18 +31,17 @@ NOT_HERE = (
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path_factory.mktemp("cluster")) as running:
-        pod = running.pod("probed")
-        pod["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
-        pod["spec"]["containers"][0] |= {
-            "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
-            "readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1},
-        }
-        await running.create(pod)
-        await running.wait_ready("probed")
-        yield running
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def cluster(empty: Cluster) -> AsyncIterator[Cluster]:
+    pod = empty.pod("probed")
+    pod["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+    pod["spec"]["containers"][0] |= {
+        "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+        "readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1},
+    }
+    await empty.create(pod)
+    await empty.wait_ready("probed")
+    yield empty
 
 
 def raw(cluster: Cluster, path: str) -> str:
