@@ -218,14 +218,13 @@ RANKINGS: list[tuple[str, str, Layout, list[tuple[str, dict[str, Any], dict[str,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("signal", "layout", "order"), [row[1:] for row in RANKINGS], ids=[row[0] for row in RANKINGS])
-def test_the_order_of_eviction(
-    signal: str, layout: Layout, order: list[tuple[str, dict[str, Any], dict[str, int]]]
-) -> None:
-    candidates = [
-        Candidate(uid=uid, pod=spec, usage=None if amounts is UNKNOWN else usage(**amounts))
-        for uid, spec, amounts in order
-    ]
-    expected = [uid for uid, _, _ in order]
-    assert [one.uid for one in rank(signal, candidates, layout)] == expected
-    assert [one.uid for one in rank(signal, reversed(candidates), layout)] == expected
+def test_the_order_of_eviction(subtests: pytest.Subtests) -> None:
+    for name, signal, layout, order in RANKINGS:
+        with subtests.test(name):
+            candidates = [
+                Candidate(uid=uid, pod=spec, usage=None if amounts is UNKNOWN else usage(**amounts))
+                for uid, spec, amounts in order
+            ]
+            expected = [uid for uid, _, _ in order]
+            assert [one.uid for one in rank(signal, candidates, layout)] == expected
+            assert [one.uid for one in rank(signal, reversed(candidates), layout)] == expected
