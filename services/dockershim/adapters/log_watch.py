@@ -36,6 +36,9 @@ class LogWatch:
         """Read the kernel's events until cancelled."""
         try:
             async for event in self._inotify:
+                if event.mask & Mask.Q_OVERFLOW:  # the kernel has dropped events, of any of the directories
+                    for _, on_change in self._watches.values():
+                        on_change()
                 entry = self._watches.get(str(event.watch.path)) if event.watch is not None else None
                 if entry is not None:
                     entry[1]()

@@ -13,6 +13,12 @@ from services.dockershim.adapters.log_copy import LogCopy
 ENTRY_BYTES = 16 * 1024  # Docker divides longer lines
 
 
+def entry_of(text: str, time: str) -> bytes:
+    """An entry as Docker writes it."""
+    content = {"log": text, "stream": "stdout", "time": time}
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
 def docker_lines(texts: list[str], first: int = 0) -> list[bytes]:
     """What Docker writes for these lines of stdout: parts of a long one have one time; final zeros are left out."""
     lines = []
@@ -20,7 +26,7 @@ def docker_lines(texts: list[str], first: int = 0) -> list[bytes]:
         time = f"2026-11-29T12:00:{number // 10 % 60:02d}.{number % 10}Z".replace(".0Z", "Z")
         parts = [text[at : at + ENTRY_BYTES] for at in range(0, max(len(text), 1), ENTRY_BYTES)]
         parts[-1] += "\n"
-        lines += [json.dumps({"log": part, "stream": "stdout", "time": time}).encode() + b"\n" for part in parts]
+        lines += [entry_of(part, time) for part in parts]
     return lines
 
 
@@ -70,7 +76,7 @@ def test_a_copy_that_is_begun_again_at_any_byte_has_each_line_once(tmp_path: Pat
 
 def test_lines_of_one_time_are_neither_lost_nor_doubled(tmp_path: Path) -> None:
     source, target = tmp_path / "d.log", tmp_path / "0.log"
-    entry = json.dumps({"log": "same\n", "stream": "stdout", "time": "2026-11-29T12:00:00.5Z"}).encode() + b"\n"
+    entry = entry_of("same\n", "2026-11-29T12:00:00.5Z")
     for count in range(1, 6):
         source.write_bytes(entry * count)
         copied(source, target)
@@ -212,3 +218,74 @@ def test_a_log_whose_new_file_could_not_be_made_is_made_with_the_next_lines(tmp_
     copy.copy()
     copy.close()
     assert texts_of(target) == ["b"]
+
+
+def at(time: str, text: str) -> bytes:
+    """One entry with this time of day."""
+    return entry_of(f"{text}\n", f"2026-11-29T{time}Z")
+
+
+@pytest.mark.parametrize("stopped", range(7))
+def test_a_clock_that_is_set_back_makes_a_copy_that_goes_on_neither_lose_nor_double_lines(
+    tmp_path: Path, stopped: int
+) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    times = ("12:00:01", "12:00:02.5", "12:00:03", "11:00:00", "11:00:01", "11:00:02")
+    lines = [at(time, str(number)) for number, time in enumerate(times)]
+    source.write_bytes(b"".join(lines[:stopped]))
+    copied(source, target)
+    source.write_bytes(b"".join(lines))
+    copied(source, target)
+    assert texts_of(target) == [str(number) for number in range(len(times))]
+
+
+@pytest.mark.parametrize("copied_parts", [1, 3, 5, 7, 8])
+def test_a_copy_goes_on_within_a_line_over_whose_parts_docker_has_begun_other_files(
+    tmp_path: Path, copied_parts: int
+) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    lines = docker_lines(["before", "x" * (6 * ENTRY_BYTES - 1), "after"])
+    assert len(lines) == 8
+    source.write_bytes(b"".join(lines[:copied_parts]))
+    copied(source, target)
+    (tmp_path / "d.log.2").write_bytes(b"".join(lines[:3]))
+    (tmp_path / "d.log.1").write_bytes(b"".join(lines[3:5]))
+    source.write_bytes(b"".join(lines[5:]))
+    copied(source, target)
+    assert texts_of(target) == ["before", "x" * (6 * ENTRY_BYTES - 1), "after"]
+
+
+def test_what_a_container_writes_is_not_taken_for_the_place_where_the_copy_goes_on(tmp_path: Path) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    forged = '","stream":"stdout","time":"2026-11-29T12:00:02Z"}'
+    lines = [at("12:00:01", forged), at("12:00:02", "second"), at("12:00:03", "third")]
+    source.write_bytes(b"".join(lines[:2]))
+    copied(source, target)
+    source.write_bytes(b"".join(lines))
+    copied(source, target)
+    assert texts_of(target) == [forged, "second", "third"]
+
+
+def test_a_place_that_docker_has_removed_is_passed_by_time(tmp_path: Path) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    source.write_bytes(at("12:00:01", "a") + at("12:00:04", "b"))
+    copied(source, target)
+    source.write_bytes(at("12:00:03", "before") + at("12:00:05", "c"))
+    copied(source, target)
+    assert texts_of(target) == ["a", "b", "c"]
+
+
+def test_a_line_of_16_mib_arrives_whole_also_when_the_copy_and_the_log_are_cut_within_it(tmp_path: Path) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    texts = ["before", "x" * (16 * 1024 * 1024), "after"]
+    lines = docker_lines(texts)
+    source.write_bytes(b"".join(lines[:-300]))
+    copied(source, target)
+    target.rename(tmp_path / "0.log.20261129-120000")  # as podsync does with a large log
+    source.write_bytes(b"".join(lines[:-200]))
+    copied(source, target)
+    source.write_bytes(b"".join(lines))
+    copied(source, target)
+    whole = (tmp_path / "0.log.20261129-120000").read_bytes() + target.read_bytes()
+    target.write_bytes(whole)
+    assert texts_of(target) == texts
