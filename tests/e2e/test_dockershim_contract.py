@@ -1,21 +1,17 @@
 """The runtime contract against Docker behind the shim."""
 
-import asyncio
 import json
 import tempfile
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from shared.cri.client import CriRuntime
 from shared.cri.interface import StreamOptions
 from tests.service.server.spdy_peer import Refused, SpdyPeer
 from tests.support.runtime.contract_world import RealWorld, World, started
 from tests.support.runtime.docker import PrivateDocker
-from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.cri.runtime_contract import RuntimeContract
 
 pytestmark = pytest.mark.root
@@ -36,23 +32,12 @@ def docker() -> Iterator[PrivateDocker]:
 
 @pytest.fixture
 async def world(docker: PrivateDocker, tmp_path: Path) -> AsyncIterator[RealWorld]:
-    shim = asyncio.create_task(docker.shim().run())
-    runtime = CriRuntime(f"unix://{docker.shim_socket}", request_timeout=60)
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not docker.shim_socket.exists() and not shim.done():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
-    try:
+    async with docker.serving() as runtime:
         yield RealWorld(runtime, tmp_path)
         for pod in (await runtime.observe()).values():
             for sandbox in pod.sandboxes:
                 await runtime.stop_pod_sandbox(sandbox.id)
                 await runtime.remove_pod_sandbox(sandbox.id)
-    finally:
-        await runtime.close()
-        shim.cancel()
-        await asyncio.gather(shim, return_exceptions=True)
-        docker.shim_socket.unlink(missing_ok=True)
 
 
 class TestDocker(RuntimeContract):

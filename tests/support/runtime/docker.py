@@ -1,19 +1,28 @@
-"""A Docker for tests, with the shim before it: own data, socket, containerd, bridge and subnet in one directory."""
+"""A Docker for tests, with the shim before it: own data, socket, containerd, bridge and subnet in one directory.
+
+containerd is a process beside dockerd, as in Debian's units: it goes on when dockerd is killed.
+"""
 
 import asyncio
 import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from services.dockershim.adapters.engine import Engine
 from services.dockershim.service import DockerShim, Settings
+from shared.cri.client import CriRuntime
+from shared.model.frozen_copy import replace
 from tests.support.installed.debian_containerd import INSTALLED, SUITES, find_programs
 from tests.support.runtime.containerd import network_of_our_own
+from tests.support.waits.stopped import wait_stopped
 from tools import leftovers
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, PAUSE_IMAGE, Image, archive, read_busybox
 
@@ -36,7 +45,10 @@ class PrivateDocker:
         self.bridge, self.subnet = network_of_our_own()
         self.socket, self.shim_socket = directory / "docker.sock", directory / "s" / "shim.sock"
         self.log = directory / "docker.log"
+        self.live_restore = False  # of the next start: whether containers outlive a dockerd that ends
+        self.agents_endpoint = self.endpoint  # what an agent's configuration names
         self._process: subprocess.Popen[bytes] | None = None
+        self._containerd: subprocess.Popen[bytes] | None = None
 
     @property
     def endpoint(self) -> str:
@@ -46,7 +58,7 @@ class PrivateDocker:
     def section(self) -> dict[str, str]:
         """Return the keys of the configuration of an agent that uses it."""
         return {
-            "endpoint": self.endpoint,
+            "endpoint": self.agents_endpoint,
             "sandboxImage": PAUSE_IMAGE,
             "cniBinDir": _CNI,
             "cniConfDir": str(self.directory / "cni"),
@@ -70,19 +82,12 @@ class PrivateDocker:
         cni = self.directory / "cni"
         cni.mkdir(exist_ok=True)
         (cni / "10-bridge.conflist").write_text(json.dumps(self._network()))
-        program = shutil.which("dockerd")
-        assert program is not None, "no dockerd: install the Debian package docker.io"
-        places = {"data-root": "data", "exec-root": "run", "pidfile": "docker.pid"}
+        if self._containerd is None:
+            self._containerd = self._run("containerd", "--config", str(self._containerd_configuration()))
+        places = {"data-root": "data", "exec-root": "run", "pidfile": "docker.pid", "containerd": "containerd.sock"}
         options = [f"--{name}={self.directory / place}" for name, place in places.items()]
-        path = ":".join(part for part in os.environ["PATH"].split(":") if part not in _newer_containerds())
-        with self.log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [program, *options, f"--host={self.endpoint}", *_OPTIONS],
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                env={**os.environ, "PATH": path},
-            )
+        options += ["--live-restore"] if self.live_restore else []
+        self._process = self._run("dockerd", *options, f"--host={self.endpoint}", *_OPTIONS)
         asyncio.run(self._wait_until_it_answers())
 
     def load_images(self, images: Iterable[Image] = (BUSYBOX_CONTENT, PAUSE_CONTENT)) -> None:
@@ -98,20 +103,40 @@ class PrivateDocker:
 
         asyncio.run(load())
 
-    def shim(self) -> DockerShim:
-        """Return a shim, to be run in a loop of the test's."""
-        return DockerShim(self.settings())
+    @asynccontextmanager
+    async def serving(self, **changes: Any) -> AsyncIterator[CriRuntime]:
+        """Run a shim in this loop, whose settings have these changes; a client of it is what the caller gets."""
+        shim = asyncio.create_task(DockerShim(replace(self.settings(), **changes)).run())
+        runtime = CriRuntime(f"unix://{self.shim_socket}", request_timeout=60)
+        deadline = time.monotonic() + _START_SECONDS
+        while not self.shim_socket.exists() and not shim.done():
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+        try:
+            yield runtime
+        finally:
+            await runtime.close()
+            shim.cancel()
+            await asyncio.gather(shim, return_exceptions=True)
+            self.shim_socket.unlink(missing_ok=True)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to dockerd; after SIGSTOP it is stopped."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        if number == signal.SIGSTOP:
+            wait_stopped(self._process.pid)
+
+    def kill(self) -> None:
+        """SIGKILL dockerd, and wait until it has ended."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
 
     def end(self) -> None:
-        """End dockerd and its containerd; containers continue where they can."""
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(30)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
+        """End dockerd; containers continue where they can."""
+        _end(self._process)
+        self._process = None
 
     async def _remove_containers(self) -> None:
         engine = Engine(self.endpoint)
@@ -126,6 +151,7 @@ class PrivateDocker:
         if self._process is not None and self._process.poll() is None:
             asyncio.run(self._remove_containers())
         self.end()
+        _end(self._containerd)
         leftovers.end_processes(leftovers.shims_of(self.directory))
         leftovers.unmount_below(self.directory)
         leftovers.remove_network(self.bridge)
@@ -144,6 +170,26 @@ class PrivateDocker:
             finally:
                 await engine.close()
 
+    def _run(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        path = ":".join(part for part in os.environ["PATH"].split(":") if part not in _newer_containerds())
+        program = shutil.which(name, path=path)
+        assert program is not None, f"no {name}: install the Debian package docker.io"
+        with self.log.open("ab") as output:
+            return subprocess.Popen(
+                [program, *arguments],
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env={**os.environ, "PATH": path},
+            )
+
+    def _containerd_configuration(self) -> Path:
+        file = self.directory / "containerd.toml"
+        places = f'root = "{self.directory}/containerd"\nstate = "{self.directory}/containerd-state"\n'
+        socket = f'[grpc]\naddress = "{self.directory}/containerd.sock"\n'
+        file.write_text(f'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n{places}{socket}')
+        return file
+
     def _network(self) -> object:
         address = {"type": "host-local", "ranges": [[{"subnet": self.subnet}]], "routes": [{"dst": "0.0.0.0/0"}]}
         address["dataDir"] = str(self.directory / "addresses")
@@ -155,6 +201,17 @@ def _newer_containerds() -> list[str]:
     """Return where containerds are that Debian does not ship with this Docker."""
     found = (find_programs(suite) for suite in SUITES if suite != INSTALLED)
     return [directory for directory in found if directory is not None]
+
+
+def _end(process: subprocess.Popen[bytes] | None) -> None:
+    if process is None:
+        return
+    process.terminate()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _own_oom_score() -> int:
