@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from services.dockershim.adapters.engine import Engine
+from services.dockershim.adapters.engine import REQUEST_SECONDS, Engine
 from services.dockershim.adapters.network import Networks
 from services.dockershim.adapters.streaming import StreamingServer
 from services.dockershim.controllers.commands import Commands
@@ -40,6 +40,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     cni_configurations: Path
     pull_progress_seconds: float = 60.0
     oom_score_floor: int = -1000
+    request_seconds: float = REQUEST_SECONDS
 
 
 class DockerShim:
@@ -51,7 +52,7 @@ class DockerShim:
     async def run(self) -> None:
         """Serve until cancelled."""
         settings = self._settings
-        engine = Engine(settings.docker_endpoint)
+        engine = Engine(settings.docker_endpoint, settings.request_seconds)
         host = Host(settings.sandbox_image, settings.oom_score_floor)
         networks = Networks(settings.records, settings.cni_binaries, settings.cni_configurations)
         sandboxes, logs, streaming = Sandboxes(engine, networks, host), LogFiles(engine), StreamingServer()

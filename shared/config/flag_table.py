@@ -171,7 +171,7 @@ FLAGS: dict[str, Flag] = {
 _LOGS = "log lines go to standard error, and to one file per service in --log-dir; leave it out"
 _DOCKER = "the shim in front of Docker has a directory of its own; leave it out"
 _REMOVED: tuple[tuple[str, str, str], ...] = (
-    ("experimental-dockershim", "1.20", "run `python -P -m services.dockershim` where the shim is to run alone"),
+    ("experimental-dockershim", "1.20", "set docker.enabled; <run-dir>/dockershim/dockershim.sock then serves CRI"),
     ("experimental-dockershim-root-directory", "1.24", _DOCKER),
     ("cni-cache-dir", "1.24", _REMOTE),
     ("network-plugin-mtu", "1.24", _REMOTE),

@@ -16,7 +16,8 @@ from services.dockershim.core.errors import CallError
 T = TypeVar("T")
 Json = dict[str, Any]
 
-REQUEST_SECONDS = 120.0  # the kubelet's runtimeRequestTimeout; Docker gets no longer for one request
+# Docker gets no longer for one request: less than the kubelet's runtimeRequestTimeout, so that a caller gets our text.
+REQUEST_SECONDS = 100.0
 _CANNOT_CONNECT = 900  # aiodocker's own
 _CODES = {400: "InvalidArgument", 404: "NotFound", 409: "FailedPrecondition", 501: "Unimplemented"}
 MAX_ERROR_BYTES = 4096  # of the text of a refusal

@@ -10,10 +10,10 @@ from typing import Any
 from cri_api.v1 import api_pb2
 
 from services.dockershim.adapters.engine import Engine, Exec
-from services.dockershim.adapters.statuses import is_running
+from services.dockershim.adapters.statuses import identity_of, is_running
 from services.dockershim.adapters.streaming import Attached, Command, Forwarded, StreamingServer
 from services.dockershim.controllers.sandboxes import Sandboxes
-from services.dockershim.core.errors import CallError
+from services.dockershim.core.errors import CallError, not_found
 
 # Of both streams of ExecSync together, so that the answer is not larger than CRI permits; what is beyond it is dropped.
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 64 * 1024
@@ -68,6 +68,8 @@ class Commands:
 
     async def _check_running(self, container_id: str) -> dict[str, Any]:
         inspected = await self._engine.inspect(container_id)
+        if (identity := identity_of(inspected)) is None or not identity.container:
+            raise not_found("container", container_id)  # someone else's
         if not is_running(inspected):
             raise CallError("Unknown", f"container is in state {inspected['State']['Status']}, not running")
         return inspected

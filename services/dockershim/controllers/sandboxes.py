@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from cri_api.v1 import api_pb2
 from services.dockershim.adapters.engine import Engine, Json
 from services.dockershim.adapters.network import Networks
 from services.dockershim.adapters.statuses import (
+    container_entry,
     identity_of,
     is_running,
     sandbox_entry,
@@ -21,7 +23,7 @@ from services.dockershim.controllers.profiles import read_profile
 from services.dockershim.core.cni_requests import Attachment, capabilities_of, resolv_conf
 from services.dockershim.core.create_requests import Host, sandbox_body, sandbox_identity
 from services.dockershim.core.errors import CallError, not_found
-from services.dockershim.core.identity import SANDBOX, SANDBOX_ID, TYPE, name_of
+from services.dockershim.core.identity import CONTAINER, SANDBOX, SANDBOX_ID, TYPE, name_of
 from services.dockershim.core.security import localhost_seccomp
 from shared.process.crash import crash_point
 
@@ -76,7 +78,7 @@ class Sandboxes:
             inspected = await self._find(sandbox_id)
             if inspected is not None and ((identity := identity_of(inspected)) is None or identity.container):
                 raise not_found("sandbox", sandbox_id)  # someone else's container
-            for container in await self._engine.containers([f"{SANDBOX_ID}={sandbox_id}"]):
+            for container in await self._containers_of(sandbox_id):
                 if container["State"] != "created":
                     await self._engine.stop(container["Id"], 0)
             crash_point("dockershim.sandbox.emptied")
@@ -91,7 +93,7 @@ class Sandboxes:
     async def remove(self, sandbox_id: str) -> None:
         """RemovePodSandbox: remove it and its containers. One that is not there is no error."""
         await self.stop(sandbox_id)
-        for container in await self._engine.containers([f"{SANDBOX_ID}={sandbox_id}"]):
+        for container in await self._containers_of(sandbox_id):
             await self._engine.remove(container["Id"])
         await self._engine.remove(sandbox_id)
         crash_point("dockershim.sandbox.removed")
@@ -153,6 +155,11 @@ class Sandboxes:
                 log.warning("What is left of the network of sandbox %s: %s", attachment.sandbox_id, left)
             await self._engine.stop(attachment.sandbox_id, 0)
             raise CallError(error.code, text) from None
+
+    async def _containers_of(self, sandbox_id: str) -> Sequence[Json]:
+        """Return what Docker lists of a sandbox, without somebody else's containers that have its label."""
+        listed = await self._engine.containers([f"{TYPE}={CONTAINER}", f"{SANDBOX_ID}={sandbox_id}"])
+        return [container for container in listed if container_entry(container, failed=False) is not None]
 
     async def _find(self, sandbox_id: str) -> Json | None:
         try:
