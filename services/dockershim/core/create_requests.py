@@ -1,5 +1,6 @@
 """Bodies of Docker's POST /containers/create for a PodSandboxConfig and for a ContainerConfig. Pure."""
 
+import posixpath
 from typing import Any
 
 from msgspec import Struct
@@ -56,7 +57,7 @@ def sandbox_body(config: Any, host: Host, runtime_handler: str, allowed: str) ->
     host_config: Body = {
         **options,
         **namespaces_of(security.namespace_options, sandbox=""),
-        "CgroupParent": config.linux.cgroup_parent,
+        "CgroupParent": _cgroup_parent(config.linux.cgroup_parent),
         "CpuShares": _SANDBOX_SHARES,
         "LogConfig": {"Type": "none", "Config": {}},
         "OomScoreAdj": max(SANDBOX_OOM_SCORE, host.oom_score_floor),
@@ -84,7 +85,7 @@ def container_body(config: Any, sandbox_config: Any, sandbox_id: str, image_id: 
         **security_of(security, allowed, is_sandbox=False),
         **namespaces_of(security.namespace_options, sandbox=sandbox_id),
         **resources_of(config.linux.resources),
-        "CgroupParent": sandbox_config.linux.cgroup_parent,
+        "CgroupParent": _cgroup_parent(sandbox_config.linux.cgroup_parent),
         "OomScoreAdj": max(config.linux.resources.oom_score_adj, host.oom_score_floor),
         "Binds": binds,
         "Mounts": mounts,
@@ -131,6 +132,11 @@ def user_of(security: Any) -> str:
             raise unsupported("a group without a user (runAsGroup without runAsUser)")
         return f"{user}:{security.run_as_group.value}"
     return user
+
+
+def _cgroup_parent(path: str) -> str:
+    """Return Docker's name of a cgroup: with the driver systemd that of the slice, which says by itself where it is."""
+    return posixpath.basename(path) if path.endswith(".slice") else path
 
 
 def _mounts(mounts: Any) -> tuple[list[str], list[Body]]:

@@ -52,6 +52,14 @@ def test_the_pause_process_of_a_privileged_pod_has_no_privileges() -> None:
     assert secured(privileged=True)["Privileged"] is True
 
 
+def test_the_slice_of_a_pod_is_named_without_its_path_as_dockers_driver_for_systemd_wants_it() -> None:
+    path = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu_1.slice"
+    pod = api_pb2.PodSandboxConfig(**{**POD, "linux": {"cgroup_parent": path}})
+    container = api_pb2.ContainerConfig(metadata=api_pb2.ContainerMetadata(name="c"))
+    for body in (sandbox_body(pod, HOST, "", ""), container_body(container, pod, "box", "sha256:1", HOST, "")):
+        assert body["HostConfig"]["CgroupParent"] == "kubepods-burstable-podu_1.slice"
+
+
 def test_a_sandbox_with_the_namespaces_of_the_node_has_no_name_of_its_own() -> None:
     body = sandbox_of(namespace_options={"network": 2, "pid": 2, "ipc": 2})
     host = body["HostConfig"]
