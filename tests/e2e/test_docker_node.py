@@ -12,6 +12,7 @@ from services.dockershim.adapters.engine import Engine
 from shared.cri.interface import RuntimeCallError
 from shared.model.runtime import ContainerState, RuntimePod
 from tests.support.agents.world import World, busybox_pod
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
 
@@ -82,6 +83,40 @@ async def test_a_container_restarts_and_a_killed_shim_loses_no_line_of_its_log(w
     assert (await newest(world, "first")).containers[0].id == running.id
     world.remove_manifest("first")
     await world.wait_gone("first")
+
+
+@pytest.mark.parametrize("removed", ["container", pytest.param("sandbox", marks=pytest.mark.night)])
+async def test_a_pod_whose_container_or_sandbox_was_removed_by_hand_runs_again_and_leaves_no_network(
+    world: World, removed: str
+) -> None:
+    assert world.docker is not None
+    name = f"removed-{removed}"
+    world.put_manifest(name, busybox_pod(name))
+    before = await world.wait_running(name)
+    container, sandbox = before.containers[0].id, before.sandboxes[0].id
+    engine = Engine(world.docker.endpoint)
+    try:
+        await engine.remove(container if removed == "container" else sandbox)
+    finally:
+        await engine.close()
+
+    async def again() -> bool:
+        pod = await newest(world, name)
+        running = [one for one in pod.containers if one.state is ContainerState.RUNNING]
+        return [one.id == container for one in running] == [False] and bool(pod.sandboxes[0].ips)
+
+    await world.wait_for(again, "another container to run")
+    pod = await newest(world, name)
+    assert (pod.sandboxes[0].id == sandbox) == (removed == "container")
+    records = world.home.path / "dockershim" / "networks"
+    await world.wait_for(
+        lambda: [file.stem for file in records.iterdir()] == [pod.sandboxes[0].id],
+        "the network of the removed sandbox to be released",
+        2 * WAIT_SECONDS,
+    )
+    world.remove_manifest(name)
+    await world.wait_gone(name)
+    await world.wait_for(lambda: not list(records.iterdir()), "no network to be left")
 
 
 @pytest.mark.parametrize(

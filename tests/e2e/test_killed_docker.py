@@ -5,6 +5,7 @@ status, Docker's containers, networks and their addresses, mounts, processes, an
 """
 
 import asyncio
+import signal
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -221,3 +222,21 @@ async def test_a_removal_of_sandboxes_in_which_dockerd_is_killed_leaves_nothing_
     await node.bring_back(live_restore=False)
     await node.world.wait_for(gone, "the sandboxes to be removed", 2 * WAIT_SECONDS)
     assert node.outside() == node.at_rest
+
+
+@pytest.mark.night
+async def test_a_dockerd_that_hangs_is_named_and_pods_go_on_and_start_when_it_answers_again() -> None:
+    async with World(docker=True, config={"runtimeRequestTimeout": "5s"}) as world:
+        assert world.docker is not None
+        world.put_manifest("runs", busybox_pod("runs"))
+        before = (await world.wait_running("runs")).containers[0]
+        world.docker.signal(signal.SIGSTOP)
+        try:
+            text = "the container runtime does not answer"
+            await world.wait_for(lambda: text in world.log_of("pleg"), "pleg to name it", 2 * WAIT_SECONDS)
+            world.put_manifest("later", busybox_pod("later"))
+        finally:
+            world.docker.signal(signal.SIGCONT)
+        await world.wait_served("runs", "later", seconds=2 * WAIT_SECONDS)
+        assert (await world.wait_running("runs")).containers[0].id == before.id
+        assert world.log_of("pleg").count("the container runtime answers again") == 1

@@ -20,7 +20,8 @@ from shared.spdy.frames import (
 
 CHUNK_BYTES = 64 * 1024
 MAX_STREAMS = 512  # open at the same time: a port-forward has two for each connection
-_MAX_WAITING = 16  # pieces of a stream that nobody has read; then the connection is not read
+# Of a stream, what nobody has read; then the connection is not read, and that its client leaves is not noticed.
+_MAX_WAITING_BYTES, _MAX_WAITING_PIECES = 1024 * 1024, 4096
 _REFUSED_STREAM = 3
 _MAX_CLOSE_SECONDS = 5.0
 
@@ -31,7 +32,8 @@ class Stream:
     def __init__(self, session: "Session", number: int, headers: dict[str, str]) -> None:
         self._session, self._number = session, number
         self.headers, self.name = headers, headers.get("streamtype", "")
-        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_WAITING)
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_WAITING_PIECES)
+        self._waiting_bytes, self._read = 0, asyncio.Event()
         self._ended = False
 
     async def data(self) -> AsyncIterator[bytes]:
@@ -39,6 +41,8 @@ class Stream:
         while not (self._ended and self._pieces.empty()):
             if (piece := await self._pieces.get()) is None:
                 return
+            self._waiting_bytes -= len(piece)
+            self._read.set()
             yield piece
 
     async def send(self, data: bytes, *, fin: bool = False) -> None:
@@ -50,6 +54,10 @@ class Stream:
     async def take(self, piece: bytes, *, fin: bool) -> None:
         """Keep what has arrived for `data`."""
         if piece and not self._ended:
+            while self._waiting_bytes >= _MAX_WAITING_BYTES:
+                self._read.clear()
+                await self._read.wait()
+            self._waiting_bytes += len(piece)
             await self._pieces.put(piece)
         if fin:
             self.end()

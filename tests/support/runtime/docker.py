@@ -83,7 +83,8 @@ class PrivateDocker:
         cni.mkdir(exist_ok=True)
         (cni / "10-bridge.conflist").write_text(json.dumps(self._network()))
         if self._containerd is None:
-            self._containerd = self._run("containerd", "--config", str(self._containerd_configuration()))
+            # By a relative path: what ends an agent's containerd looks for the agent's home in the arguments.
+            self._containerd = self._run("containerd", "--config", self._containerd_configuration().name)
         places = {"data-root": "data", "exec-root": "run", "pidfile": "docker.pid", "containerd": "containerd.sock"}
         options = [f"--{name}={self.directory / place}" for name, place in places.items()]
         options += ["--live-restore"] if self.live_restore else []
@@ -177,6 +178,7 @@ class PrivateDocker:
         with self.log.open("ab") as output:
             return subprocess.Popen(
                 [program, *arguments],
+                cwd=self.directory,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,

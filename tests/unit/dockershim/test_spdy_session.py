@@ -52,3 +52,27 @@ async def test_what_arrived_before_the_client_left_is_still_read() -> None:
     async with Session(client.reader, client) as session:  # type: ignore[arg-type]
         stream = await session.wait_for("stdin")
         assert await read_slowly(stream) == b"x" * 100
+
+
+async def test_a_client_that_leaves_is_noticed_while_nobody_reads_what_it_has_typed() -> None:
+    client, encoder = Client(), FrameEncoder()
+    client.reader.feed_data(encoder.encode(SynStream(1, (("streamtype", "stdin"),))))
+    for _ in range(1000):
+        client.reader.feed_data(encoder.encode(Data(1, b"x")))
+    client.reader.feed_eof()
+    async with Session(client.reader, client) as session:  # type: ignore[arg-type]
+        await asyncio.wait_for(session.closed.wait(), 1.0)
+
+
+async def test_what_nobody_reads_is_bounded() -> None:
+    client, encoder = Client(), FrameEncoder()
+    client.reader.feed_data(encoder.encode(SynStream(1, (("streamtype", "stdin"),))))
+    for _ in range(40):
+        client.reader.feed_data(encoder.encode(Data(1, b"x" * 64 * 1024)))
+    client.reader.feed_eof()
+    async with Session(client.reader, client) as session:  # type: ignore[arg-type]
+        stream = await session.wait_for("stdin")
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert not session.closed.is_set()
+        assert await read_slowly(stream) == b"x" * 40 * 64 * 1024
