@@ -38,7 +38,9 @@ _ARGS = f"""\
 class MachineCluster(Cluster):
     """`async with MachineCluster(directory) as cluster:`; `cluster.machine` has joined where `join` is true, else it
     has the credentials of the node and no package. `options`: of the kernel's command line. `package`: that of this
-    checkout, if it is built already."""
+    checkout, if it is built already. `own_document`: the BulkheadConfiguration in place of that of the package."""
+
+    own_document: Object | None = None
 
     def __init__(
         self,
@@ -76,15 +78,21 @@ class MachineCluster(Cluster):
         machine.write(CLIENT_CA, self.plane.ca_file.read_text())
         machine.write(KUBECONFIG, whole_kubeconfig(self.plane.kubeconfig_for_node(NODE)), "0600")
         if self._join:
-            self.install()
-            document = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
-            self.configure({**document, **joined_config(CLIENT_CA), **self._config})
-            machine.write("/etc/systemd/system/bulkhead.service.d/slow.conf", _SLOW)
-            machine.must("systemctl", "daemon-reload")
-            machine.must("systemctl", "enable", "bulkhead")
-            machine.must("systemctl", "start", "--no-block", "bulkhead")
-            await self.wait_node_ready()  # so that containerd answers
+            await self.join()
             machine.import_images()
+
+    async def join(self) -> None:
+        """Install and start the package as a node of the cluster, and wait until it is Ready, so that its runtime
+        answers."""
+        machine = self.machine
+        self.install()
+        document = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+        self.configure({**document, **joined_config(CLIENT_CA), **self._config})
+        machine.write("/etc/systemd/system/bulkhead.service.d/slow.conf", _SLOW)
+        machine.must("systemctl", "daemon-reload")
+        machine.must("systemctl", "enable", "bulkhead")
+        machine.must("systemctl", "start", "--no-block", "bulkhead")
+        await self.wait_node_ready()
 
     def install(self) -> None:
         """Install the package of this checkout."""
@@ -96,7 +104,8 @@ class MachineCluster(Cluster):
         """Replace the files of the package by those of a cluster, with these fields of the KubeletConfiguration."""
         ours = list(yaml.safe_load_all(self.machine.must("cat", "/etc/bulkhead/kubelet.yaml")))
         kubelet = {"staticPodPath": ours[0]["staticPodPath"], "cgroupDriver": "systemd", **fields}
-        self.machine.write("/etc/bulkhead/kubelet.yaml", yaml.safe_dump_all([kubelet, *ours[1:]]))
+        own = [self.own_document] if self.own_document else ours[1:]
+        self.machine.write("/etc/bulkhead/kubelet.yaml", yaml.safe_dump_all([kubelet, *own]))
         self.machine.write("/etc/bulkhead/kubelet.args", _ARGS)
 
     async def wait_node_ready(self, seconds: float = _MACHINE_SECONDS) -> None:
