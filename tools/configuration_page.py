@@ -20,7 +20,7 @@ from shared.config.fields import Field, FlagKind
 from shared.config.flag_table import FLAGS, REMOVED_FLAGS, WINDOWS_FLAGS, Flag
 from shared.config.flag_text import value_text
 from shared.config.gate_releases import gates_of
-from shared.config.gate_table import GATES, Declared, Gate
+from shared.config.gate_table import BUILT_FEATURES, Gate
 from shared.config.own_document import MAX_RECORD_BYTES, MIN_RECORD_BYTES
 from shared.config.readers import GATE_READERS
 from shared.model.device_action import DEVICE_ACTION_ANNOTATION
@@ -315,9 +315,8 @@ def _gone_rows() -> list[tuple[str, ...]]:
 def _gate_rows() -> list[tuple[str, ...]]:
     """Return the gates that a process reads, and those that the Node declares, which status reads."""
     readers = {name: set(services) for name, services in GATE_READERS.items()}
-    for name, gate in GATES.items():
-        if gate.declared is Declared.BUILT:
-            readers.setdefault(name, set()).add("status")
+    for name in BUILT_FEATURES:
+        readers.setdefault(name, set()).add("status")
     return [
         (f"`{name}`", *(_gate(gates_of(version).get(name)) for version in RELEASES), ", ".join(sorted(readers[name])))
         for name in sorted(readers)

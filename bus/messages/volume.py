@@ -75,6 +75,23 @@ class ReleaseSubpaths(Struct, frozen=True, kw_only=True):
     container: str  # the container whose start attempt has returned
 
 
+class ResizeMemoryVolumes(Struct, frozen=True, kw_only=True):
+    """Request to volume: give the memory-backed emptyDir volumes of a pod these sizes, in one direction: those that are
+    larger shrink, or those that are smaller grow, so that podsync can change the pod's memory between both. A volume
+    that the pod does not need is left out. Answered with ResizedMemoryVolumes; the same request again changes
+    nothing."""
+
+    uid: str  # pod UID
+    sizes: dict[str, int]  # name in the pod's spec -> bytes; the memory of the node limits them besides
+    grow: bool  # whether the volumes grow, else shrink
+
+
+class ResizedMemoryVolumes(Struct, frozen=True, kw_only=True):
+    """Answer to ResizeMemoryVolumes."""
+
+    error: str = ""  # text for the pod's condition PodResizeInProgress; without details of the host; "" = all have it
+
+
 class GetVolumeUsage(Struct, frozen=True, kw_only=True):
     """Request to volume: how full are the volumes of this pod that only their plugins can measure (nfs, local, csi)?"""
 

@@ -25,6 +25,7 @@ from services.podsync.adapters.node_facts_reader import (
 )
 from services.podsync.adapters.node_placer import device_placer, read_node_placer, with_placement
 from services.podsync.adapters.placement_files import PlacementFiles
+from services.podsync.adapters.pod.memory_volumes import MemoryVolumes
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.steady_clock import RECORD, SteadyClock
 from services.podsync.adapters.story import StoryFiles
@@ -127,6 +128,7 @@ class PodSyncService:
             node=self.core,
             cluster=SourcesReads(bus, config.node_name) if config.joins_cluster else LocalReads(bus, config.node_name),
             subpaths=Subpaths(bus),
+            volumes=MemoryVolumes(bus),
             devices=DeviceRequests(bus),
             record=events.record,
             watch_pull=self._pull_watch.watched,

@@ -21,7 +21,13 @@ from bus.messages.streams import (
     VOLUMES_REPORTED,
     events_of,
 )
-from bus.messages.volume import GetVolumeUsage, PrepareSubpath, RegisteredPlugin, ReleaseSubpaths
+from bus.messages.volume import (
+    GetVolumeUsage,
+    PrepareSubpath,
+    RegisteredPlugin,
+    ReleaseSubpaths,
+    ResizeMemoryVolumes,
+)
 from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.frame.restarted import restarted
@@ -43,6 +49,8 @@ from services.volume.controllers.driver_calls import DriverCalls
 from services.volume.controllers.driver_connections import DriverConnections
 from services.volume.controllers.flex_capabilities import FlexCapabilities
 from services.volume.controllers.memory_swap_warning import warn_of_swapped_memory
+from services.volume.controllers.memory_volume_requests import MemoryVolumeRequests
+from services.volume.controllers.mounted_roots import MountedRoots
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.plugin_registration import PluginRegistration
 from services.volume.controllers.populator import DesiredStateOfWorldPopulator
@@ -117,7 +125,8 @@ class Volume:
             context.metrics,
         )
         self._usages = VolumeUsages(reconciler, calls, clock)
-        subpaths = SubpathRequests(reconciler, executor, changed.add_pods)
+        roots = MountedRoots(reconciler)
+        subpaths = SubpathRequests(reconciler, executor, roots, changed.add_pods)
         self._reconciliation = Reconciliation(
             context,
             failures=failures,
@@ -125,7 +134,7 @@ class Volume:
             executor=executor,
             content=content,
             claims=claims,
-            subpaths=subpaths,
+            roots=roots,
             limits=self._limits,
             events=events,
             changed=changed,
@@ -154,6 +163,8 @@ class Volume:
         bus.follow(NODE_OBJECT, on_node)
         bus.follow(VOLUMES_REPORTED, self._reconciliation.on_reported)
         bus.answer(PrepareSubpath, subpaths.prepare)
+        self._memory = MemoryVolumeRequests(reconciler, roots, clock, populator.node_memory, changed.add_pods)
+        bus.answer(ResizeMemoryVolumes, self._memory.resize)
         bus.answer(GetVolumeUsage, self._usages.get)
         bus.answer(ReleaseSubpaths, subpaths.release)
         devices = DeviceRequests(self._devices, clock, context.metrics)
@@ -186,6 +197,7 @@ class Volume:
                 task.cancel()
             await self._connections.close()
             self._flex.close()
+            self._memory.close()
             self._claims.close()
             self._claim_checkpoint.close()
             await self._usages.close()

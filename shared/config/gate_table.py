@@ -201,18 +201,20 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "WorkloadWithJob": ("GenericWorkload",),
 }
 
-_DECLARED = {
+DECLARED = {
     "ExtendWebSocketsToKubelet": Declared.BUILT,
     "InPlacePodLevelResourcesVerticalScaling": Declared.BUILT,
     "InPlacePodVerticalScalingInitContainers": Declared.BUILT,
+    "InPlacePodVerticalScalingMemoryBackedVolumes": Declared.BUILT,
     "RestartAllContainersOnContainerExits": Declared.BUILT,
     "UserNamespacesHostNetworkSupport": Declared.NOT_BUILT,
 }
+BUILT_FEATURES = frozenset(name for name, state in DECLARED.items() if state is Declared.BUILT)
 
 
 def _gates(names: str, stage: Stage, default: bool, locked: bool = False) -> dict[str, Gate]:
     return {
-        name: Gate(stage, default, locked, _NEEDS.get(name, ()), _DECLARED.get(name, Declared.NEVER))
+        name: Gate(stage, default, locked, _NEEDS.get(name, ()), DECLARED.get(name, Declared.NEVER))
         for name in names.split()
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from shared.config.findings import Findings
 from shared.config.gate_releases import enabled, first_release_of, gates_of
-from shared.config.gate_table import ALL_ALPHA, ALL_BETA, GATES, REMOVED_GATES, Declared, Gate, Stage
+from shared.config.gate_table import ALL_ALPHA, ALL_BETA, BUILT_FEATURES, GATES, REMOVED_GATES, Gate, Stage
 from shared.config.spelling import closest
 from shared.version import KUBERNETES_VERSION
 
@@ -47,8 +47,9 @@ def declared_features(values: Mapping[str, bool]) -> tuple[str, ...] | None:
     `values` (an absent gate has its default). None = the node declares nothing (gate NodeDeclaredFeatures)."""
     if not enabled(values, "NodeDeclaredFeatures"):
         return None
-    built = (name for name, gate in GATES.items() if gate.declared is Declared.BUILT)
-    return tuple(sorted(name for name in built if all(enabled(values, one) for one in (name, *GATES[name].needs))))
+    needs = {name: GATES[name].needs if name in GATES else () for name in BUILT_FEATURES}
+    on = (name for name in BUILT_FEATURES if all(enabled(values, one) for one in (name, *needs[name])))
+    return tuple(sorted(on))
 
 
 def _value(name: str, gates: Mapping[str, Gate], known: Mapping[str, bool]) -> bool:

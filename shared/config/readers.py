@@ -90,7 +90,7 @@ _GATES = {
     "volume": "CSIVolumeHealth ClusterTrustBundleProjection GitRepoVolumeDriver PodCertificateRequest SELinuxMount",
     "sources": "WatchListClient",
     "podsync volume": "AtomicWriteVolumeUserFields EmptyDirVolumeMode",
-    "podsync status": "VolumeBindMountOptions",
+    "podsync status": "InPlacePodVerticalScalingMemoryBackedVolumes VolumeBindMountOptions",
     "bootstrap server": "ContainerCheckpoint PodsAPI",
     "pleg podsync server": "CRIListStreaming",
     "pleg podsync": "GRPCContainerProbeTLS H2CContainerProbe HugepageAwareEviction",

@@ -16,7 +16,7 @@ from shared.config.field_table import FIELDS
 from shared.config.findings import ERROR, NOTE, ConfigurationRefusedError
 from shared.config.findings import Finding as ConfigurationFinding
 from shared.config.gate_releases import gates_of
-from shared.config.gate_table import GATES, Declared, Stage
+from shared.config.gate_table import BUILT_FEATURES, Stage
 from shared.config.nested import value_of
 from shared.config.readers import GATE_READERS
 from shared.config.resolve import Resolved
@@ -125,8 +125,7 @@ def _without_effect(resolved: Resolved) -> list[Finding]:
 def _gates(resolved: Resolved) -> list[Finding]:
     """Return the gates that were switched on and that no process of this agent reads."""
     values = resolved.config.feature_gates
-    declared = {name for name, gate in GATES.items() if gate.declared is Declared.BUILT}
-    known = GATE_READERS.keys() | declared
+    known = GATE_READERS.keys() | BUILT_FEATURES
     gates = gates_of(resolved.config.emulated_version)
     on = [name for name, gate in gates.items() if values.get(name) and not gate.default and gate.stage is not Stage.ALL]
     if unread := [name for name in on if name not in known]:

@@ -11,7 +11,7 @@ from services.podsync.core.cgroups.node_cgroup import PODS, NodeCapacity, kubepo
 from services.podsync.core.cri.user_namespaces import BLOCK
 from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.node.node_resources import Machine, Reservations, node_resources
-from services.podsync.core.pod.gated_fields import gates_off
+from services.podsync.core.pod.gated_fields import RESIZE_MEMORY_VOLUMES, gates_off
 from shared.config.effective import EffectiveConfig
 from shared.config.gate_releases import enabled
 from shared.config.nested import value_of
@@ -70,6 +70,7 @@ def read_node_facts(config: EffectiveConfig, resources: NodeResources, *, cgroup
         seccomp_default=config.seccomp_default,
         stop_signals=bool(config.feature_gates.get("ContainerStopSignals")),
         bind_mount_options=enabled(config.feature_gates, "VolumeBindMountOptions"),
+        resizes_memory_volumes=enabled(config.feature_gates, RESIZE_MEMORY_VOLUMES),
         selinux_enabled=selinux_enabled(),
     )
 

@@ -38,6 +38,37 @@ def mount_tmpfs(path: Path, *, size: int) -> None:
         _mount("tmpfs", path, "tmpfs", 0, ",".join(options))
 
 
+def resize_tmpfs(path: Path, size: int, *, grow: bool) -> bool:
+    """Give the tmpfs that is mounted at exactly this path `size` bytes, where it has less and is to grow, or has more
+    and is not to; return whether it was changed. Its options stay. Raises OSError: EINVAL where there is no tmpfs,
+    ENOSPC where more is in use; then it stays as it is."""
+    mount = next((mount for mount in reversed(mount_table()) if mount.path == str(path)), None)
+    if mount is None or mount.filesystem != "tmpfs":
+        raise OSError(errno.EINVAL, "no tmpfs is mounted here", str(path))
+    found = os.statvfs(path)
+    present, used = found.f_blocks * found.f_frsize, (found.f_blocks - found.f_bfree) * found.f_frsize
+    if present == _in_pages(size) or (present < size) is not grow:
+        return False
+    refusal = f"attempting to set the size ({size}) below current usage ({used})"
+    if size < used:
+        raise OSError(errno.ENOSPC, refusal, str(path))
+    kept = ["noswap"] if "noswap" in mount.super_options else []  # the kernel takes no remount that would lose it
+    flags = sum(flag for option, flag in _BIND_OPTIONS.items() if option in mount.options)
+    try:
+        _mount("", path, "", _MS_REMOUNT | flags, ",".join([f"size={size}", *kept]))
+    except OSError as error:
+        if error.errno == errno.EINVAL:  # it was written to meanwhile
+            raise OSError(errno.ENOSPC, refusal, str(path)) from error
+        raise
+    return True
+
+
+def _in_pages(size: int) -> int:
+    """Return the bytes that a tmpfs of this size has: whole pages."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    return -(-size // page) * page
+
+
 def mount_huge_pages(path: Path, *, page_size: int) -> None:
     """Mount a hugetlbfs with pages of this many bytes. Raises OSError: EINVAL where the kernel has none of this
     size."""

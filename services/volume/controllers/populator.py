@@ -70,6 +70,10 @@ class DesiredStateOfWorldPopulator:
                 self.desired.set_freshness(complete=complete, stale=stale)
                 self._changed.set()
 
+    def node_memory(self) -> int:
+        """Return the bytes of memory that pods may have, 0 = not known."""
+        return self._node.memory
+
     def on_resources(self, change: Change[NodeResources]) -> None:
         """Follow `node.resources`."""
         match change:

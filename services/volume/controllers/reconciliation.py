@@ -25,8 +25,8 @@ from services.volume.adapters.threads import call_in_loop
 from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.controllers.csi_limits import CsiLimits
+from services.volume.controllers.mounted_roots import MountedRoots
 from services.volume.controllers.operation_executor import OperationExecutor
-from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.core.events.mount_events import of_plugin
 from services.volume.core.operations.outcome import PluginEvent
 from services.volume.core.reconciler import HOLD_SECONDS, Reconciler
@@ -59,7 +59,7 @@ class Reconciliation:
         executor: OperationExecutor,
         content: ClusterContent,
         claims: ClaimReads,
-        subpaths: SubpathRequests,
+        roots: MountedRoots,
         limits: CsiLimits,
         events: EventRecorder,
         changed: Changes,
@@ -73,7 +73,7 @@ class Reconciliation:
         self._executor = executor
         self._content = content
         self._claims = claims
-        self._subpaths = subpaths
+        self._roots = roots
         self._limits = limits
         self._events = events
         self._changed = changed
@@ -242,7 +242,7 @@ class Reconciliation:
 
     def _report(self) -> None:
         self._executor.cancel_requests_not_due()
-        self._subpaths.turned()
+        self._roots.turned()
         self._limits.check_waits()
         self._bus.trouble("pods", self._failures.line)
         slow = self._executor.slow()

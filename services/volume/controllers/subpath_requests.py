@@ -12,6 +12,7 @@ from typing import Any
 from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
 from services.volume.adapters.subpaths import SubpathError
 from services.volume.adapters.threads import HungError, ReservedThread
+from services.volume.controllers.mounted_roots import MountedRoots
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.specs.volume_spec import VolumeSpec
@@ -28,15 +29,14 @@ class SubpathRequests:
     reconciler may have waited for it."""
 
     def __init__(
-        self, reconciler: Reconciler, executor: OperationExecutor, on_end: Callable[[Iterable[str]], None]
+        self,
+        reconciler: Reconciler,
+        executor: OperationExecutor,
+        roots: MountedRoots,
+        on_end: Callable[[Iterable[str]], None],
     ) -> None:
-        self._reconciler, self._executor, self._on_end = reconciler, executor, on_end
-        self._turned = asyncio.Event()
+        self._reconciler, self._executor, self._roots, self._on_end = reconciler, executor, roots, on_end
         self._tasks: set[asyncio.Task[PreparedSubpath]] = set()
-
-    def turned(self) -> None:
-        """Check the waiting requests again: what is mounted may have changed."""
-        self._turned.set()
 
     async def prepare(self, request: PrepareSubpath) -> PreparedSubpath:
         """Answer PrepareSubpath. The caller's deadline does not cancel the work, because its thread would continue with
@@ -44,7 +44,7 @@ class SubpathRequests:
         return await self._uncancelled(self._prepare(request))
 
     async def _prepare(self, request: PrepareSubpath) -> PreparedSubpath:
-        root = await self._mounted(request)
+        root = await self._roots.hold(request.uid, request.volume, TIMEOUT_SECONDS)
         if not root:
             text = f'cannot find volume "{request.volume}" to mount into container "{request.container}"'
             return PreparedSubpath(error=text)
@@ -91,15 +91,3 @@ class SubpathRequests:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
-
-    async def _mounted(self, request: PrepareSubpath) -> str:
-        """Return where the volume is mounted, "" when it is not mounted in time. The reconciler does not unmount it
-        from now on."""
-        try:
-            async with asyncio.timeout(TIMEOUT_SECONDS):
-                while not (root := self._reconciler.begin_subpath(request.uid, request.volume)):
-                    self._turned.clear()
-                    await self._turned.wait()
-        except TimeoutError:
-            return ""
-        return root

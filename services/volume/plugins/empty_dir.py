@@ -14,9 +14,9 @@ from services.volume.plugins.plugin import VolumePlugin
 from shared.files.tree_removal import RemovalProgress
 from shared.model.objects import Object
 from shared.model.quantity import QuantityError, parse_quantity
+from shared.podspec.memory_volumes import MEMORY
 from shared.podspec.volume_types import is_of_huge_pages
 
-MEMORY = "Memory"
 MAX_MODE = 0o1777
 
 

@@ -11,6 +11,7 @@ from bus.messages.pleg import RuntimeHandler
 from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls, calls_over
 from services.podsync.adapters.device_requests import DeviceRequests
 from services.podsync.adapters.node_facts_reader import read_node_facts, read_node_resources
+from services.podsync.adapters.pod.memory_volumes import MemoryVolumes
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.core.placement.pod_placement import NOT_PLACED
 from services.podsync.core.pod.events import CallDone, CallFailed
@@ -84,6 +85,7 @@ class Performer:
             node=self,
             cluster=NoCluster(),
             subpaths=subpaths,
+            volumes=MemoryVolumes(MemoryNetwork().bus("podsync")),
             devices=devices or DeviceRequests(MemoryNetwork().bus("podsync")),
             record=lambda event: None,
             watch_pull=lambda *_: nullcontext(),

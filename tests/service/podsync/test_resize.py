@@ -9,13 +9,20 @@ from typing import Any
 
 import pytest
 
+from bus.messages.volume import (
+    MountedVolume,
+    MountedVolumes,
+    ResizedMemoryVolumes,
+    ResizeMemoryVolumes,
+    VolumeState,
+)
 from services.podsync.adapters.calls import resizing
 from services.podsync.controllers import pod_workers
 from shared.host import cgroup_layout
 from shared.host.cgroup_layout import Hierarchies
 from shared.podspec.defaults import apply_defaults
 from tests.fakes.runtime import FakeRuntime
-from tests.service.podsync.stage import Stage, on_stage
+from tests.service.podsync.stage import Stage, cleared, on_stage
 
 CONTROLLERS = ("cpu", "memory", "pids", "cpuset", "cpuacct", "systemd")
 SMALL = {"cpu": "100m", "memory": "64Mi"}
@@ -164,6 +171,74 @@ async def test_the_pod_grows_before_its_containers_and_shrinks_after_them(tmp_pa
             seen.append(["pod" if kind == "UpdatePodSandboxResources" else "container" for kind in kinds])
     assert seen[0][0] == "pod" and seen[0][-1] == "container"
     assert seen[1][0] == "container" and seen[1][-1] == "pod"
+
+
+GATE = {"InPlacePodVerticalScalingMemoryBackedVolumes": True}
+
+
+def with_memory(amounts: dict[str, str], size: str, generation: int) -> dict[str, Any]:
+    """The pod with a volume in memory of this size, which its first container mounts."""
+    pod = a_pod(amounts, generation)
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "fast", "mountPath": "/fast"}]
+    pod["spec"]["volumes"] = [{"name": "fast", "emptyDir": {"medium": "Memory", "sizeLimit": size}}]
+    return pod
+
+
+def size_of_volume(stage: Stage) -> str:
+    """What volume is told of it."""
+    (volume,) = stage.volumes.state["u1"].pod["spec"]["volumes"]
+    return str(volume["emptyDir"]["sizeLimit"])
+
+
+async def test_volumes_in_memory_shrink_before_the_pod_and_grow_after_it(tmp_path: Path, cgroups: Path) -> None:
+    """One that shrinks below what is in use is refused before anything is written, and shown, until it has room."""
+    root, limit = cgroups, cgroups / "memory/kubepods/podu1/memory.limit_in_bytes"
+    asked: list[tuple[bool, int, str]] = []
+    error = ""
+
+    async def answer(request: ResizeMemoryVolumes) -> ResizedMemoryVolumes:
+        assert request.uid == "u1"
+        asked.append((request.grow, request.sizes["fast"] >> 20, limit.read_text()))
+        return ResizedMemoryVolumes(error=error)
+
+    mebibytes = {name: str(2 * int(amounts["memory"][:-2]) << 20) for name, amounts in (("s", SMALL), ("l", LARGE))}
+    stage = Stage(tmp_path, FakeRuntime(images=["busybox:1"]), cgroups_per_qos=True, feature_gates=GATE)
+    stage.buses["volume"].answer(ResizeMemoryVolumes, answer)
+    async with cleared(stage):
+        stage.want(with_memory(SMALL, "16Mi", 1))
+        volumes = {"fast": MountedVolume(state=VolumeState.MOUNTED, host_path="/fast")}
+        stage.mounted.put("u1", MountedVolumes(uid="u1", volumes=volumes))
+        await stage.until(lambda: len(stage.runtime.running_pids()) == 3 and is_resized(stage, root, SMALL))
+        assert asked == []
+        stage.want(with_memory(LARGE, "32Mi", 2))
+        await stage.until(lambda: is_resized(stage, root, LARGE))
+        assert asked == [(False, 32, mebibytes["s"]), (True, 32, mebibytes["l"])]
+        asked.clear()
+        error = 'cannot resize volume "fast": it is full'
+        stage.want(with_memory(LARGE, "8Mi", 3))
+        await stage.until(lambda: "it is full" in str(stage.status("u1")["conditions"]))
+        assert [c["reason"] for c in stage.status("u1")["conditions"] if c["type"] == "PodResizeInProgress"] == [
+            "Error"
+        ]
+        assert size_of_volume(stage) == "8Mi"
+        error = ""
+        stage.network.clock.advance(60.0)
+        await stage.until(lambda: is_resized(stage, root, LARGE))
+        assert {each[:2] for each in asked} == {(False, 8), (True, 8)}
+
+
+async def test_without_the_gate_a_volume_in_memory_keeps_its_size_and_an_event_says_so(
+    tmp_path: Path, cgroups: Path
+) -> None:
+    async with on_stage(tmp_path, cgroups_per_qos=True) as stage:
+        stage.want(with_memory(SMALL, "16Mi", 1))
+        await stage.until(lambda: stage.volumes.state.get("u1"))
+        stage.want(with_memory(SMALL, "32Mi", 2))
+        await stage.until(lambda: "PodResizePending" in str(stage.status("u1").get("conditions")))
+        (pending,) = [c for c in stage.status("u1")["conditions"] if c["type"] == "PodResizePending"]
+        assert (pending["reason"], pending["message"].split()[0]) == ("Infeasible", *GATE)
+        assert size_of_volume(stage) == "16Mi"
+        assert "FailedNodeDeclaredFeaturesCheck" in {event.reason for event in stage.events.state.values()}
 
 
 def only(pod: dict[str, Any], generation: int, **spec: Any) -> dict[str, Any]:

@@ -122,6 +122,7 @@ OF_OTHER_TESTS = {
         *(f"podsync.{step}.ResizePod" for step in ("saved", "published", "acted")),
         "podsync.resize.written",
     ),
+    "tests/process/test_memory_volumes.py": ("volume.tmpfs.resized",),
     "tests/e2e/test_exclusive_cpus.py": tuple(
         f"podsync.{step}.SetContainerCpus" for step in ("saved", "published", "acted")
     ),

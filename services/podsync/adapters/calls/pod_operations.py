@@ -21,6 +21,7 @@ from services.podsync.adapters.device_requests import DeviceRequests
 from services.podsync.adapters.images.image_pulls import ImagePulls
 from services.podsync.adapters.node_facts_reader import HostFiles
 from services.podsync.adapters.pod.env_files import MAX_AT_ONCE, read_env_files
+from services.podsync.adapters.pod.memory_volumes import MemoryVolumes
 from services.podsync.adapters.pod.pod_directories import PodDirectories
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.pod.user_namespaces import UserNamespaces
@@ -126,6 +127,7 @@ class PodOperations:
     node: NodeReads
     cluster: ClusterReads
     subpaths: Subpaths
+    volumes: MemoryVolumes
     devices: DeviceRequests
     record: Callable[[KubeEvent], object]  # an Event that is not about a pod
     watch_pull: WatchPull

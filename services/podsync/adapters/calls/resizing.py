@@ -1,5 +1,6 @@
 """Carries out the resize of a pod: reads its cgroup, then writes cgroup and containers in the order of the core.
-A repeated call writes the same values again, so a kill of podsync between two writes leaves nothing to undo.
+Memory-backed volumes shrink before that, and grow after it. A repeated call writes the same values again, so a kill of
+podsync between two writes leaves nothing to undo.
 """
 
 from services.podsync.adapters.calls.pod_operations import PodOperations, PodView
@@ -25,6 +26,8 @@ async def resize_pod(operations: PodOperations, cgroups: PodCgroups, call: Resiz
     decreases = memory_decreases(view.pod, call.containers, current, facts)
     usages = [await cgroups.memory_usage(view.pod, decrease.container_id) for decrease in decreases]
     refuse_memory_in_use(zip(decreases, usages, strict=True))
+    if facts.resizes_memory_volumes:
+        await operations.volumes.resize(view.uid, view.pod, grow=False)
     for write in resize_writes(view.pod, call.containers, current, facts):
         if isinstance(write, WriteCgroup):
             await _announce(operations, call, view, facts)
@@ -32,6 +35,8 @@ async def resize_pod(operations: PodOperations, cgroups: PodCgroups, call: Resiz
         else:
             await operations.runtime.update_container_resources(write.container_id, write.resources)
         crash_point("podsync.resize.written")
+    if facts.resizes_memory_volumes:
+        await operations.volumes.resize(view.uid, view.pod, grow=True)
     try:
         await cgroups.write_classes(operations.node.active_pods)
     except OSError:

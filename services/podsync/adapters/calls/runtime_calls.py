@@ -27,6 +27,7 @@ from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.adapters.device_requests import DeviceRequests
 from services.podsync.adapters.images.image_pulls import ImageCallError, ImagePulls
 from services.podsync.adapters.node_facts_reader import ids_per_pod
+from services.podsync.adapters.pod.memory_volumes import MemoryVolumes
 from services.podsync.adapters.pod.pod_directories import PodDirectories
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.pod.user_namespaces import UserNamespaces
@@ -238,6 +239,7 @@ def calls_over(
     node: NodeReads,
     cluster: ClusterReads,
     subpaths: Subpaths,
+    volumes: MemoryVolumes,
     devices: DeviceRequests,
     record: Callable[[KubeEvent], object],
     watch_pull: WatchPull,
@@ -258,6 +260,7 @@ def calls_over(
         node=node,
         cluster=cluster,
         subpaths=subpaths,
+        volumes=volumes,
         devices=devices,
         record=record,
         watch_pull=watch_pull,

@@ -8,8 +8,8 @@ from services.podsync.core.admission.predicates import in_unit
 from services.podsync.core.admission.taken import Taken
 from services.podsync.core.admission.verdict import admit
 from services.podsync.core.placement.pod_placement import PodPlacement
-from services.podsync.core.pod.allocation import DEFERRED, INFEASIBLE, same_amounts
-from services.podsync.core.pod.gated_fields import POD_LEVEL_RESIZE, RESIZE_INIT_CONTAINERS
+from services.podsync.core.pod.allocation import DEFERRED, INFEASIBLE, resizes_volume, same_amounts
+from services.podsync.core.pod.gated_fields import POD_LEVEL_RESIZE, RESIZE_INIT_CONTAINERS, RESIZE_MEMORY_VOLUMES
 from shared.model.objects import Object
 from shared.model.quantity import ZERO
 from shared.podspec.containers import init_containers
@@ -29,6 +29,7 @@ STATIC_CPUS = 'Resize is infeasible for Guaranteed Pods alongside CPU Manager po
 STATIC_MEMORY = 'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"'
 POD_LEVEL = f"{POD_LEVEL_RESIZE} is disabled"
 INIT_CONTAINERS = f"{RESIZE_INIT_CONTAINERS} is disabled"
+VOLUMES = f"{RESIZE_MEMORY_VOLUMES} is disabled"
 _COUNTED = ("memory", "cpu")
 
 
@@ -77,6 +78,8 @@ def _infeasible(wanted: Object, allocated: Object, view: NodeView) -> str:
         return POD_LEVEL
     if RESIZE_INIT_CONTAINERS in view.facts.gates_off and _resizes_init_container(wanted, allocated):
         return INIT_CONTAINERS
+    if RESIZE_MEMORY_VOLUMES in view.facts.gates_off and resizes_volume(wanted, allocated):
+        return VOLUMES
     allocatable, requests = parse_resources(view.allocatable), pod_requests(wanted)
     for name in _COUNTED:
         if name in requests and name in allocatable and requests[name] > allocatable[name]:

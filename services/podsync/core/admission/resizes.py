@@ -9,6 +9,7 @@ from services.podsync.core.admission.admitting import Admissions
 from services.podsync.core.admission.resize_verdict import (
     INIT_CONTAINERS,
     POD_LEVEL,
+    VOLUMES,
     ResizeVerdict,
     decide_resize,
     order,
@@ -114,7 +115,7 @@ class Resizes:
         tracked = replace(tracked, saved=replace(tracked.saved, pending_resize=decided))
         if is_new:
             wanted = with_allocation(tracked.saved.pod, pending.wanted)
-            if verdict.message in (POD_LEVEL, INIT_CONTAINERS) and self._admissions.facts.declares_features:
+            if verdict.message in (POD_LEVEL, INIT_CONTAINERS, VOLUMES) and self._admissions.facts.declares_features:
                 text = _NOT_DECLARED + verdict.message.partition(" ")[0]
                 tracked = tracked.with_event("Warning", "FailedNodeDeclaredFeaturesCheck", text, "")
             event = resize_event(wanted, verdict.reason, pending.generation, verdict.message)

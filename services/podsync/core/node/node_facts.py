@@ -58,6 +58,7 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     seccomp_default: bool = False
     stop_signals: bool = False  # gate ContainerStopSignals
     bind_mount_options: bool = False  # gate VolumeBindMountOptions
+    resizes_memory_volumes: bool = False  # gate InPlacePodVerticalScalingMemoryBackedVolumes
     runtime_handler: str = ""  # of the pod's RuntimeClass; the next two fields are its features
     recursive_read_only: bool = False  # the runtime handler supports recursive read-only mounts
     user_namespaces: bool = False  # the runtime handler supports user namespaces

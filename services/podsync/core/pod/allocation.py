@@ -10,7 +10,9 @@ from msgspec import Struct, field
 
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
+from shared.model.quantity import parse_quantity
 from shared.podspec.go_json import go_json
+from shared.podspec.memory_volumes import is_of_memory
 from shared.podspec.resources import is_pod_level, main_containers, resource_list
 
 RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
@@ -21,10 +23,12 @@ Resources = Mapping[str, Any]  # `resources` of a container or of a pod's spec
 
 
 class Allocation(Struct, frozen=True, kw_only=True):
-    """Has the resources of each init and regular container by name, and those of the pod's spec; {} = none."""
+    """Has the resources of each init and regular container by name, and those of the pod's spec; {} = none. `volumes`:
+    the sizeLimit of each memory-backed emptyDir that has one; one that is absent is as the source lists it."""
 
     containers: Mapping[str, Resources] = field(default_factory=dict)
     pod: Resources = field(default_factory=dict)
+    volumes: Mapping[str, Any] = field(default_factory=dict)
 
 
 class PendingResize(Struct, frozen=True, kw_only=True):
@@ -55,7 +59,9 @@ class ResizeInProgress(Struct, frozen=True, kw_only=True):
 def allocation_of(pod: Object) -> Allocation:
     """Return the resources that the pod's spec lists."""
     containers = {str(c.get("name")): c.get("resources") or {} for c in main_containers(pod)}
-    return Allocation(containers=containers, pod=(pod.get("spec") or {}).get("resources") or {})
+    spec: Object = pod.get("spec") or {}
+    volumes = {str(v.get("name")): v["emptyDir"]["sizeLimit"] for v in spec.get("volumes") or () if _is_limited(v)}
+    return Allocation(containers=containers, pod=spec.get("resources") or {}, volumes=volumes)
 
 
 def with_allocation(wanted: Object, allocation: Allocation) -> Object:
@@ -72,6 +78,10 @@ def with_allocation(wanted: Object, allocation: Allocation) -> Object:
         ]
         if any(new is not old for new, old in zip(containers, listed, strict=True)):
             kept = {**(kept or spec), kind: containers}
+    listed = spec.get("volumes") or ()
+    volumes = [_with_size(volume, allocation.volumes) for volume in listed]
+    if any(new is not old for new, old in zip(volumes, listed, strict=True)):
+        kept = {**(kept or spec), "volumes": volumes}
     return {**wanted, "spec": kept} if kept else wanted
 
 
@@ -154,6 +164,27 @@ def same_amounts(first: Resources | None, second: Resources | None) -> bool:
         return True
     pair = {"resources": first}, {"resources": second}
     return all(resource_list(pair[0], kind) == resource_list(pair[1], kind) for kind in ("requests", "limits"))
+
+
+def resizes_volume(wanted: Object, allocated: Object) -> bool:
+    """Return whether a memory-backed volume would get another sizeLimit."""
+    held = allocation_of(allocated).volumes
+    return any(_with_size(volume, held) is not volume for volume in (wanted.get("spec") or {}).get("volumes") or ())
+
+
+def _is_limited(volume: Object) -> bool:
+    return is_of_memory(volume) and volume["emptyDir"].get("sizeLimit") is not None
+
+
+def _with_size(volume: Object, sizes: Mapping[str, Any]) -> Object:
+    """Return the volume with the size that it has here; the same object where that is the same amount, or none."""
+    size = sizes.get(str(volume.get("name")))
+    if size is None or not _is_limited(volume):
+        return volume
+    listed = volume["emptyDir"]["sizeLimit"]
+    if listed == size or parse_quantity(listed) == parse_quantity(size):
+        return volume
+    return {**volume, "emptyDir": {**volume["emptyDir"], "sizeLimit": size}}
 
 
 def _with(holder: Object, resources: Resources) -> Object:

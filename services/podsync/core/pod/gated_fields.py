@@ -18,6 +18,7 @@ POD_LEVEL_RESOURCES = "PodLevelResources"
 SANDBOX_CONDITION = "PodReadyToStartContainersCondition"
 POD_LEVEL_RESIZE = "InPlacePodLevelResourcesVerticalScaling"
 RESIZE_INIT_CONTAINERS = "InPlacePodVerticalScalingInitContainers"
+RESIZE_MEMORY_VOLUMES = "InPlacePodVerticalScalingMemoryBackedVolumes"
 DECLARED_FEATURES = "NodeDeclaredFeatures"
 RESOURCE_HEALTH = "ResourceHealthStatus"
 RESOURCE_HEALTH_MESSAGE = "ResourceHealthStatusMessage"
@@ -31,6 +32,7 @@ POD_GATES = (
     SANDBOX_CONDITION,
     POD_LEVEL_RESIZE,
     RESIZE_INIT_CONTAINERS,
+    RESIZE_MEMORY_VOLUMES,
     DECLARED_FEATURES,
     RESOURCE_HEALTH,
     RESOURCE_HEALTH_MESSAGE,

@@ -28,6 +28,7 @@ from services.podsync.core.pod.saved import (
 )
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.model.frozen_copy import replace
+from shared.model.quantity import is_quantity
 
 _B = TypeVar("_B", CrashBackoff, ImageBackoff)
 _Part = TypeVar("_Part", Saved, Attempts)
@@ -195,7 +196,10 @@ def _allocation(saved: dict[str, Any]) -> Allocation:
     containers, pod = dict(saved["containers"]), dict(saved["pod"])
     if not all(map(_are_resources, (*containers.values(), pod))):
         raise TypeError("resources are no mapping of amounts")
-    return Allocation(containers=containers, pod=pod)
+    volumes = dict(saved.get("volumes") or {})
+    if not all(map(is_quantity, volumes.values())):
+        raise TypeError("a sizeLimit is no amount")
+    return Allocation(containers=containers, pod=pod, volumes=volumes)
 
 
 def _are_resources(value: object) -> bool:

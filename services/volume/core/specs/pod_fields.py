@@ -3,7 +3,8 @@
 from shared.model.fields import dictionary, number
 from shared.model.objects import Object
 from shared.model.quantity import QuantityError, parse_quantity
-from shared.podspec.resources import HUGEPAGES, hugepage_size, main_containers, pod_level, pod_limits, resource_list
+from shared.podspec.memory_volumes import memory_limit
+from shared.podspec.resources import HUGEPAGES, hugepage_size, main_containers, pod_level, resource_list
 
 _HUGE_PAGES = "HugePages"  # a medium
 
@@ -59,16 +60,4 @@ def huge_page_size(pod: Object, medium: str) -> int | str:
 def tmpfs_size(pod: Object, node_memory: int, limit: int = 0) -> int:
     """Return the bytes of a tmpfs of the pod: the minimum of the node's memory, the memory limit of the pod's cgroup
     and `limit`. 0 as an argument is no bound; 0 as the result is the kernel's default size."""
-    return min((bound for bound in (node_memory, _memory_limit(pod), limit) if bound > 0), default=0)
-
-
-def _memory_limit(pod: Object) -> int:
-    """Return the memory limit of the pod's cgroup in bytes; 0 when some container has none, because then the cgroup has
-    none."""
-    level = pod_level(pod, "limits").get("memory")
-    if level is not None:
-        return level.base()
-    if not all("memory" in resource_list(container, "limits") for container in main_containers(pod)):
-        return 0
-    total = pod_limits(pod).get("memory")
-    return 0 if total is None else total.base()
+    return min((bound for bound in (node_memory, memory_limit(pod), limit) if bound > 0), default=0)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.podsync.core.pod.allocation import allocation_of, with_allocation
+from services.podsync.core.pod.allocation import Allocation, allocation_of, with_allocation
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod
 from tests.unit.podsync.pod.test_resize import LARGE, SMALL, events, resized, resources, sized, status
 
@@ -48,12 +48,29 @@ def test_init_containers_and_the_pods_own_resources_are_allocated_too() -> None:
     assert with_allocation(pod(SMALL), allocation_of(bare)) == bare
 
 
+def test_the_sizes_of_volumes_in_memory_are_allocated_and_no_other() -> None:
+    def pod(size: Any, medium: str = "Memory") -> Pod:
+        limited = {"medium": medium, "sizeLimit": size} if size else {"medium": medium}
+        pod = a_pod()
+        pod["spec"]["volumes"] = [{"name": "fast", "emptyDir": limited}, {"name": "host", "hostPath": {"path": "/x"}}]
+        return pod
+
+    assert with_allocation(pod("8Mi"), allocation_of(pod("4Mi"))) == pod("4Mi")
+    same = pod(8 << 20)
+    assert with_allocation(same, allocation_of(pod("8Mi"))) is same
+    for listed, held in ((pod("8Mi", ""), pod("4Mi", "")), (pod("8Mi"), pod(None)), (pod(None), pod("4Mi"))):
+        assert with_allocation(listed, allocation_of(held)) is listed
+    earlier = Allocation(containers=allocation_of(pod("4Mi")).containers)  # a record that knows no volumes
+    assert with_allocation(listed := pod("8Mi"), earlier) is listed
+
+
 WANTED = {"containers": {"c": LARGE}, "pod": {}}
 
 
 @pytest.mark.parametrize(
     "broken",
     [
+        {"pending_resize": {"generation": 2, "wanted": {**WANTED, "volumes": {"fast": "much"}}}},
         {"pending_resize": {"generation": "2", "wanted": WANTED}},
         {"pending_resize": {"generation": 2, "wanted": WANTED, "since": "now"}},
         {"pending_resize": {"generation": 2, "wanted": {"containers": {"c": 7}, "pod": {}}}},

@@ -90,10 +90,12 @@ def full_record() -> TrackedPod:
     """A record in which no saved field has its default."""
     backoff = CrashBackoff(key="k", seconds=20.0, updated=11.0, instance="i1")
     pull = ImageBackoff(seconds=10.0, updated=9.0, message="ErrImagePull: no")
-    wanted = Allocation(containers={"c": {"limits": {"cpu": "2"}}}, pod={"limits": {"cpu": "3"}})
+    wanted = Allocation(
+        containers={"c": {"limits": {"cpu": "2"}}}, pod={"limits": {"cpu": "3"}}, volumes={"fast": "8Mi"}
+    )
     saved = replace(
         Saved(**samples(Saved())),
-        allocation=Allocation(containers={"c": {"limits": {"cpu": "1"}}}, pod={}),
+        allocation=Allocation(containers={"c": {"limits": {"cpu": "1"}}}, pod={}, volumes={"fast": "4Mi"}),
         actuated={"c": {"requests": {"cpu": "1"}}},
         placement=PLACED,
         claim_status=CLAIM_STATUS,
