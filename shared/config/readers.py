@@ -82,7 +82,8 @@ _GATES = {
         "ContainerRestartRules ContainerStopSignals DRAExtendedResource DefaultPodSysctls "
         "DisableCPUQuotaWithExclusiveCPUs EnvFiles "
         "HostnameOverride InPlacePodLevelResourcesVerticalScaling "
-        "InPlacePodVerticalScalingInitContainers KubeletSeparateDiskGC MemoryQoS NodeDeclaredFeatures "
+        "InPlacePodVerticalScalingInitContainers InPlacePodVerticalScalingSchedulerPreemption "
+        "KubeletSeparateDiskGC MemoryQoS NodeDeclaredFeatures "
         "PodLevelResourceManagers PodLevelResources PodReadyToStartContainersCondition QOSReserved "
         "ResourceHealthStatus ResourceHealthStatusMessage RestartAllContainersOnContainerExits"
     ),

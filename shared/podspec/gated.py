@@ -1,5 +1,5 @@
-"""Says which fields of a pod the node runs it without, because their feature gate is off: one table,
-repeated in docs/limits.md.
+"""Says which fields of a pod the node runs it without, because their feature gate is off or they are not built: one
+table, repeated in docs/limits.md.
 
 Knows the pod and the feature gates; not what the runtime can do.
 """
@@ -15,15 +15,17 @@ from shared.version import is_since
 
 BIND_MOUNT_OPTIONS = "VolumeBindMountOptions"
 MAX_NAMED_FIELDS = 5  # in one text
+_UNBUILT = "the pod runs without it: it is not supported"
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 class GatedField(Struct, frozen=True, kw_only=True):
-    """One kind of field. `paths`: those in the spec, with [] for an item of a list; `shown`: its path in a document;
+    """One kind of field. `gate`: its feature gate, "" = no release of RELEASES has the feature, or this agent does not;
+    `paths`: those in the spec, with [] for an item of a list; `shown`: its path in a document;
     `plain`: the value that means the same as none."""
 
-    gate: str
+    gate: str = ""
     shown: str
     paths: tuple[str, ...]
     plain: str = ""
@@ -55,6 +57,7 @@ GATED_FIELDS = (
             *(f"volumes[].projected.sources[].{kind}.user" for kind in _SINGLE),
         ),
     ),
+    GatedField(shown="spec.restoreFrom", paths=("restoreFrom",)),
     GatedField(
         gate="ContainerStopSignals",
         shown="spec.containers[].lifecycle.stopSignal",
@@ -91,17 +94,21 @@ def unheeded_fields(pod: Object, gates: Mapping[str, bool], release: str) -> tup
 
 def event_message(found: Iterable[Unsupported]) -> str:
     """Return the text of the one event about these fields, "" = there are none that the pod runs without."""
-    fields = [one.field for one in found if one.effect is Effect.WITHOUT]
+    found = [one for one in found if one.effect is Effect.WITHOUT]
+    fields = [one.field for one in found]
     if not fields:
         return ""
     more = f" and {len(fields) - MAX_NAMED_FIELDS} more" if len(fields) > MAX_NAMED_FIELDS else ""
-    return f"The pod runs without {', '.join(fields[:MAX_NAMED_FIELDS])}{more}: their feature gates are off"
+    unbuilt = any(one.consequence == _UNBUILT for one in found)
+    why = "their feature gates are off, or they are not supported" if unbuilt else "their feature gates are off"
+    return f"The pod runs without {', '.join(fields[:MAX_NAMED_FIELDS])}{more}: {why}"
 
 
 def _finding(row: GatedField, field: str, release: str) -> Unsupported:
     if row.rejected_since and is_since(release, row.rejected_since):
         return Unsupported(field, Effect.REJECTED, f"needs the feature gate {row.gate}, which is off")
-    return Unsupported(field, Effect.WITHOUT, f"the pod runs without it: the feature gate {row.gate} is off")
+    off = f"the pod runs without it: the feature gate {row.gate} is off"
+    return Unsupported(field, Effect.WITHOUT, off if row.gate else _UNBUILT)
 
 
 def _values(value: Any, path: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:

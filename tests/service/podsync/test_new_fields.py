@@ -65,7 +65,7 @@ class Ran:
 async def ran(directory: Path, release: str, pod: dict[str, Any], *, on: bool) -> AsyncIterator[Ran]:
     """The pod on a node of this release, with the gates of all new fields on, or as the release has them."""
     gates = {name: gate.default for name, gate in gates_of(release).items()}
-    gates |= {field.gate: on for field in GATED_FIELDS}
+    gates |= {field.gate: on for field in GATED_FIELDS if field.gate}
     stage = Stage(directory, FakeRuntime(images=["busybox:1"]), emulated_version=release, feature_gates=gates)
     probed = stage.buses["server"].follow(PODS_PROBES)
     async with cleared(stage):

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from services.podsync.core.placement.device_policy import NO_PLUGINS, PluginDevices
 from services.podsync.core.placement.placing import NodePlacer
+from services.podsync.core.pod.gated_fields import RESIZE_PREEMPTION
 from shared.model.objects import Object
 from shared.podspec.resources import is_extended
 from shared.version import KUBERNETES_VERSION
@@ -46,6 +47,8 @@ class NodeView(Struct, frozen=True, kw_only=True):
     plugins: PluginDevices = NO_PLUGINS
     plugins_known: bool = True  # every resource of a device plugin is in `plugins`
     waits_for_plugins: bool = False  # whether the pod may wait for plugins that are not connected
+    preempts: bool = True  # a critical pod for which there is no room preempts others
+    preempts_for_resizes: bool = True  # the same for its resize
     waited_for_plugins: bool = False  # whether it has waited for some already, also for ones that are dropped by now
 
 
@@ -54,8 +57,10 @@ def node_view(
 ) -> NodeView:
     """Return the view for one decision; `node` None = not known: then the view has what would be registered."""
     if node is None:
-        labels, taints = dict(facts.labels), facts.taints
+        labels, taints, disabled_by = dict(facts.labels), facts.taints, None
     else:
+        policy = (node.get("spec") or {}).get("podPreemptionPolicy")
+        disabled_by = policy.get("disableResizePreemption") if isinstance(policy, dict) else None
         labels = _texts((node.get("metadata") or {}).get("labels"))
         taints = tuple(t for t in (node.get("spec") or {}).get("taints") or () if isinstance(t, dict))
     return NodeView(
@@ -65,6 +70,7 @@ def node_view(
         allocatable={**_extended_resources(node), **facts.allocatable},
         pressures=pressures,
         supplemental_groups_policy=supplemental_groups_policy,
+        preempts_for_resizes=not disabled_by or RESIZE_PREEMPTION in facts.gates_off,
     )
 
 

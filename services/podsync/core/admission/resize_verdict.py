@@ -10,6 +10,7 @@ from services.podsync.core.admission.verdict import admit
 from services.podsync.core.placement.pod_placement import PodPlacement
 from services.podsync.core.pod.allocation import DEFERRED, INFEASIBLE, resizes_volume, same_amounts
 from services.podsync.core.pod.gated_fields import POD_LEVEL_RESIZE, RESIZE_INIT_CONTAINERS, RESIZE_MEMORY_VOLUMES
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.quantity import ZERO
 from shared.podspec.containers import init_containers
@@ -51,6 +52,7 @@ def decide_resize(
     `placement`: the pod's, which no resize changes."""
     if message := _infeasible(wanted, allocated, view):
         return ResizeVerdict(reason=INFEASIBLE, message=message)
+    view = replace(view, preempts=view.preempts_for_resizes)
     verdict = admit(wanted, phase, view, taken.without(allocated), placement=placement)
     if verdict.reason:
         return ResizeVerdict(reason=DEFERRED, message=verdict.message)

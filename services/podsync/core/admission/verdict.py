@@ -186,7 +186,8 @@ def _check_fit(pod: Object, view: NodeView, others: Taken) -> Verdict:
     if not failures:
         return Verdict()
     first = failures[0]
-    if is_critical(pod):  # preemption may solve a lack of room, so another failure is reported before it
+    # Preemption may solve a lack of room, so another failure is reported before it.
+    if view.preempts and is_critical(pod):
         others_than_room = [failure for failure in failures if not failure.resource]
         if not others_than_room:
             return _make_room(pod, failures, others)

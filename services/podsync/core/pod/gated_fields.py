@@ -19,6 +19,7 @@ SANDBOX_CONDITION = "PodReadyToStartContainersCondition"
 POD_LEVEL_RESIZE = "InPlacePodLevelResourcesVerticalScaling"
 RESIZE_INIT_CONTAINERS = "InPlacePodVerticalScalingInitContainers"
 RESIZE_MEMORY_VOLUMES = "InPlacePodVerticalScalingMemoryBackedVolumes"
+RESIZE_PREEMPTION = "InPlacePodVerticalScalingSchedulerPreemption"
 DECLARED_FEATURES = "NodeDeclaredFeatures"
 RESOURCE_HEALTH = "ResourceHealthStatus"
 RESOURCE_HEALTH_MESSAGE = "ResourceHealthStatusMessage"
@@ -33,6 +34,7 @@ POD_GATES = (
     POD_LEVEL_RESIZE,
     RESIZE_INIT_CONTAINERS,
     RESIZE_MEMORY_VOLUMES,
+    RESIZE_PREEMPTION,
     DECLARED_FEATURES,
     RESOURCE_HEALTH,
     RESOURCE_HEALTH_MESSAGE,

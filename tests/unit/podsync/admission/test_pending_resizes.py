@@ -60,6 +60,28 @@ def test_a_resized_pod_does_not_collide_with_its_own_host_port() -> None:
     assert play.resources["c002"]["cpu_quota"] == 40_000
 
 
+@pytest.mark.parametrize(("gate", "owners"), [(True, ["a"]), (False, ["a"]), (True, [])])
+def test_a_node_on_which_resizes_preempt_none_defers_that_of_a_critical_pod(gate: bool, owners: list[str]) -> None:
+    """A field of 1.37, Node spec.podPreemptionPolicy.disableResizePreemption: who has disabled it, none = nobody. A pod
+    that comes still preempts."""
+    off = frozenset() if gate else frozenset({"InPlacePodVerticalScalingSchedulerPreemption"})
+    play = Play(source="api", facts=MachineFacts(allocatable={"cpu": "1", "pods": "10"}, gates_off=off))
+    node = {"spec": {"podPreemptionPolicy": {"disableResizePreemption": owners}}}
+    play.handle(NodeChanged(node=node))
+    play.want(sized({"requests": {"cpu": "600m"}}, uid="u0"))
+    play.want(sized({"requests": {"cpu": "100m"}}, priority=2_000_000_000))
+    play.want(sized({"requests": {"cpu": "800m"}}, 2, priority=2_000_000_000))
+    preempted = [event for event in play.events if "Preempting" in event]
+    if gate and owners:
+        shown = condition(play)
+        assert (shown["reason"], preempted) == ("Deferred", []) and play.running("u0")
+        assert shown["message"].startswith("Node didn't have enough resource: cpu")
+        play.want(sized({"requests": {"cpu": "850m"}}, uid="u2", priority=2_000_000_000))
+        assert [event for event in play.events if "Preempting" in event]
+    else:
+        assert preempted and play.running("u0") == []
+
+
 def test_a_pod_that_is_preempted_for_a_resize_ends_though_its_own_resize_is_decided_next() -> None:
     play = Play(source="api", facts=MachineFacts(allocatable={"cpu": "1", "pods": "10"}))
     play.want(sized({"requests": {"cpu": "400m"}}, uid="u0"))
