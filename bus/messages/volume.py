@@ -16,6 +16,14 @@ class VolumeState(StrEnum):
     UNMOUNTING = "unmounting"
 
 
+class VolumeHealth(Struct, frozen=True, kw_only=True):
+    """One adverse condition of a volume on this node, as its driver reports it."""
+
+    status: str  # `Inaccessible`, `DataLoss` or `Degraded`
+    reason: str  # a word of the driver; with the status it names the condition
+    message: str = ""  # the driver's text, of at most 1024 characters
+
+
 class MountedVolume(Struct, frozen=True, kw_only=True):
     """One volume of one pod in the actual state of the world."""
 
@@ -29,6 +37,8 @@ class MountedVolume(Struct, frozen=True, kw_only=True):
     group: int | None = None
     error: str = ""  # text of the FailedMount message
     unsupported: bool = False  # no attempt can mount a volume of its type
+    # adverse conditions by its driver, sorted; none where it reports none, or nothing
+    health: tuple[VolumeHealth, ...] = ()
 
 
 class MountedVolumes(Struct, frozen=True, kw_only=True):

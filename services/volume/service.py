@@ -157,6 +157,7 @@ class Volume:
 
         executor.on_end = self._reconciliation.on_operation_end
         certificates.on_event = self._usages.on_event = self._reconciliation.on_event
+        self._usages.on_health = changed.add_pods
         bus.follow(PODS_VOLUMES, on_volumes)
         bus.follow(OBJECTS_CHANGED, self._reconciliation.on_object)
         bus.follow(NODE_RESOURCES, populator.on_resources)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 from google.protobuf.json_format import MessageToDict
@@ -26,7 +26,7 @@ STAGE, STATS, EXPAND = "STAGE_UNSTAGE_VOLUME", "GET_VOLUME_STATS", "EXPAND_VOLUM
 MULTI_WRITER, MOUNT_GROUP = "SINGLE_NODE_MULTI_WRITER", "VOLUME_MOUNT_GROUP"
 _NODE_METHODS = (
     "NodeStageVolume", "NodeUnstageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeGetVolumeStats",
-    "NodeExpandVolume", "NodeGetCapabilities", "NodeGetInfo",
+    "NodeGetVolumeHealth", "NodeExpandVolume", "NodeGetCapabilities", "NodeGetInfo",
 )  # fmt: skip
 
 _GARBAGE = b"\xff\xff"
@@ -121,6 +121,7 @@ class CsiDriver:
         self.statuses: list[tuple[bool, str]] = []  # the registration statuses that it received
         self.registered = threading.Event()
         self.condition: csi_pb2.VolumeCondition | None = None  # of every volume
+        self.health: list[tuple[int, str, str]] = []  # of every volume: status, reason, message
         self._die, self._ended = die, threading.Event()
         self._lock = threading.Lock()
         self._servers: list[Any] = []
@@ -326,6 +327,13 @@ class CsiDriver:
             ],
             volume_condition=self.condition,
         )
+
+    def _NodeGetVolumeHealth(self, request: Any) -> Any:  # noqa: N802
+        self._existing(request.volume_id)
+        health = csi_pb2.VolumeHealth(volume_id=request.volume_id)
+        for status, reason, message in self.health:
+            health.health_statuses.add(status=cast(Any, status), reason=reason, message=message)
+        return csi_pb2.NodeGetVolumeHealthResponse(volume_health=health)
 
     def _NodeExpandVolume(self, request: Any) -> Any:  # noqa: N802
         volume = self._existing(request.volume_id)

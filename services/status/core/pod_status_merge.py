@@ -30,6 +30,7 @@ _OWN_FIELDS = frozenset(
         "resources",
         "allocatedResources",
         "resize",
+        "volumeHealth",
     }
 )
 _ORDER = "$setElementOrder/"

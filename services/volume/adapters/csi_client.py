@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
+from bus.messages.volume import VolumeHealth
 from services.volume.core.operations.outcome import DriverCall
 from services.volume.core.specs.csi_volume import CsiVolume
 from shared.plugin_grpc import csi_pb2 as csi
@@ -19,6 +20,8 @@ TIMEOUT_SECONDS = 120.0  # of one operation
 # After a failure with one of these codes the driver may have done the work, or may still be doing it.
 _UNCERTAIN = frozenset({"Canceled", "DeadlineExceeded", "Unavailable", "ResourceExhausted", "Aborted"})
 _MAX_CONDITION_CHARACTERS = 1024  # of the message of a volume condition: an Event takes no more
+_MAX_HEALTH_ENTRIES = 32
+_HEALTH = {csi.INACCESSIBLE: "Inaccessible", csi.DATA_LOSS: "DataLoss", csi.DEGRADED: "Degraded"}
 
 
 class CsiDrivers(Struct, frozen=True):
@@ -151,6 +154,21 @@ class CsiClient:
             return VolumeStats(figures)
         condition = answer.volume_condition
         return VolumeStats(figures, condition.abnormal, condition.message[:_MAX_CONDITION_CHARACTERS])
+
+    def health(self, handle: str, path: str, staging: str) -> tuple[VolumeHealth, ...]:
+        """Call NodeGetVolumeHealth and return the adverse conditions, sorted; those without a reason or with a status
+        that is not known are left out."""
+        request = csi.NodeGetVolumeHealthRequest(
+            volume_id=handle, volume_publish_path=path, staging_target_path=staging
+        )
+        answer = self._call("NodeGetVolumeHealth", request, csi.NodeGetVolumeHealthResponse)
+        found = {}
+        for entry in answer.volume_health.health_statuses[:_MAX_HEALTH_ENTRIES]:
+            status, reason = _HEALTH.get(entry.status), entry.reason[:_MAX_CONDITION_CHARACTERS]
+            if status and reason:
+                text = entry.message[:_MAX_CONDITION_CHARACTERS]
+                found[status, reason] = VolumeHealth(status=status, reason=reason, message=text)
+        return tuple(found[key] for key in sorted(found))
 
     def _capability(self, volume: CsiVolume, group: str) -> csi.VolumeCapability:
         mode = volume.access_mode(multi_writer=self.has("SINGLE_NODE_MULTI_WRITER"))

@@ -48,6 +48,7 @@ class DesiredStateOfWorldPopulator:
             node_of(host_resources.read(), provisional=True, alone=not config.joins_cluster),
             name=config.node_name,
             gates=gates.enabled(config.feature_gates),
+            health_capability=gates.health_capability(config.feature_gates, config.emulated_version),
             file_label=host_resources.file_label(),
             attaches=not (config.joins_cluster and config.controller_attach_detach),
         )

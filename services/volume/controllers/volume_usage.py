@@ -3,7 +3,7 @@ that may not answer (volumes.md 14.12, 21)."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bus.messages.event import KubeEvent
 from bus.messages.usage import VolumeUsage
@@ -36,6 +36,7 @@ class VolumeUsages:
         self._reconciler, self._calls, self._clock = reconciler, calls, clock
         self._threads = Threads("usage", MAX_READINGS, clock, TIMEOUT_SECONDS)
         self._last: dict[Key, VolumeReading] = {}
+        self.on_health: Callable[[Iterable[str]], None] = lambda _: None  # called with the UID of the pod
         self.on_event: Callable[[KubeEvent], None] = lambda _: None
         self._reading: dict[Key, asyncio.Task[None]] = {}
 
@@ -53,7 +54,7 @@ class VolumeUsages:
         await asyncio.wait(readings, timeout=MAX_WAIT_SECONDS)
         found = []
         for name, key in measured.items():
-            if (last := self._last.get((uid, key))) is not None:
+            if (last := self._last.get((uid, key))) is not None and last.usage is not None:
                 claim = pod.mounts[key].claim.rpartition("/")[2]
                 found.append(VolumeUsage(name=name, filesystem=last.usage, claim=claim, abnormal=last.abnormal))
         return FoundVolumeUsage(volumes=tuple(found))
@@ -89,6 +90,10 @@ class VolumeUsages:
         if reading is None:
             self._last.pop((uid, key), None)
             return
+        volume = self._reconciler.actual.get(uid, key)
+        if reading.health is not None and volume is not None and volume.health != reading.health:
+            volume.health = reading.health
+            self.on_health((uid,))
         before, self._last[uid, key] = self._last.get((uid, key)), reading
         is_new = before is None or (before.abnormal, before.condition) != (reading.abnormal, reading.condition)
         if reading.abnormal and is_new:

@@ -4,6 +4,7 @@ the device of a block volume is mapped for each pod (volumes.md 14).
 The record of a volume is written before the driver is called, and removed after the driver was called to unpublish it.
 """
 
+import contextlib
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +22,6 @@ from services.volume.core.operations.outcome import FoundDevice, FoundVolume, Vo
 from services.volume.core.specs.csi_attachment import publish_context_of, secret_of
 from services.volume.core.specs.csi_volume import (
     EPHEMERAL,
-    HEALTH_GATE,
     LABEL,
     PERSISTENT,
     PREFIX,
@@ -34,6 +34,7 @@ from services.volume.core.specs.csi_volume import (
     with_mount_label,
 )
 from services.volume.core.specs.expansion import ExpansionError, ExpansionFailure, failure_of_code
+from services.volume.core.specs.gates import GET_VOLUME_HEALTH, VOLUME_CONDITION
 from services.volume.core.specs.persistent_volume import PersistentVolume
 from services.volume.core.specs.selinux_mount import mount_label, selinux_use
 from services.volume.core.specs.volume_spec import Node, Refused, SELinuxUse, VolumeSpec
@@ -64,7 +65,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
     def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec | Refused:
         """Return the spec of an inline volume; see VolumePlugin.read."""
         found = inline_volume(pod, volume, source, node.name, node.csi_driver)
-        found = replace(found, health=HEALTH_GATE in node.gates)
+        found = replace(found, health=node.health_capability)
         if why := refused_mode(found.driver, node.csi_driver, EPHEMERAL):
             return Refused(f"{_SET_UP} to check volume lifecycle mode: {why}")
         return _spec(found)
@@ -74,7 +75,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         """Return the spec of a PersistentVolume; see VolumePlugin.read_persistent."""
         driver = persistent.node.csi_driver
         found = persistent_csi_volume(pod, persistent, source, persistent.node.name, driver)
-        found = replace(found, health=HEALTH_GATE in persistent.node.gates)
+        found = replace(found, health=persistent.node.health_capability)
         if why := refused_mode(found.driver, driver, PERSISTENT):
             return Refused(f"{_SET_UP} to check volume lifecycle mode: {why}")
         if not found.handle:
@@ -186,21 +187,27 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
                 raise ExpansionError(kind, f"{failed} expand the volume: {error}") from None
 
     def usage(self, uid: str, volume: str, source: CsiVolume) -> VolumeReading | None:
-        """Return the usage that the driver reports, None = it reports none."""
+        """Return the usage and the health that the driver reports, None = it reports neither."""
         target, found = self._published(uid, volume, source), FilesystemUsage(time=self._clock.wall())
         with self._client(source.driver, f"{PREFIX}failed to get CSI client") as client:
-            if not client.has("GET_VOLUME_STATS"):
-                return None
             is_staged = bool(source.volume_name) and client.has("STAGE_UNSTAGE_VOLUME")
             staging = str(self._staged.path(source)) if is_staged else ""
+            health = None
+            if source.health == GET_VOLUME_HEALTH and client.has(GET_VOLUME_HEALTH):
+                with contextlib.suppress(PluginCallError):  # which is no recovery: what was known stays
+                    health = client.health(source.handle, str(target), staging)
+            if not client.has("GET_VOLUME_STATS"):
+                return VolumeReading(None, health=health) if health is not None else None
             stats = client.usage(source.handle, str(target), staging)
             for unit, available, total, used in stats.figures:
                 if unit == "BYTES":
                     found = replace(found, available=available, capacity=total, used=used)
                 elif unit == "INODES":
                     found = replace(found, inodes_free=available, inodes=total, inodes_used=used)
-            reports = source.health and stats.abnormal is not None and client.has("VOLUME_CONDITION")
-        return VolumeReading(found, stats.abnormal if reports else None, stats.condition if reports else "")
+            asked = source.health == VOLUME_CONDITION and stats.abnormal is not None
+            reports = asked and client.has(VOLUME_CONDITION)
+        condition = (stats.abnormal, stats.condition) if reports else (None, "")
+        return VolumeReading(found, *condition, health)
 
     def _published(self, uid: str, volume: str, source: CsiVolume) -> Path:
         if source.block:

@@ -23,6 +23,7 @@ from services.volume.adapters import backing_directory, root_dir
 from services.volume.service import build
 from shared.config.effective import EffectiveConfig
 from shared.time.clock import SystemClock
+from shared.version import KUBERNETES_VERSION
 from tests.fakes.followed import FollowedStream
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.running_service import running_service
@@ -144,11 +145,15 @@ class Cluster(SystemClock):
 
     @contextlib.asynccontextmanager
     async def volume(
-        self, *, sync_frequency: float = 3600.0, gates: dict[str, bool] | None = None
+        self,
+        *,
+        sync_frequency: float = 3600.0,
+        gates: dict[str, bool] | None = None,
+        release: str = KUBERNETES_VERSION,
     ) -> AsyncIterator[None]:
         config = EffectiveConfig(
             node_name="n", root_dir=str(self.root), run_dir="", log_dir="", cert_dir="", kubeconfig="k",
-            sync_frequency=sync_frequency, feature_gates=gates or {},
+            sync_frequency=sync_frequency, feature_gates=gates or {}, emulated_version=release,
         )  # fmt: skip
         bus = self.network.bus("volume")
         self.resumption = Resumption(lambda: self.suspended)

@@ -86,7 +86,7 @@ async def test_a_damaged_volume_is_an_event_and_a_figure_with_the_gate(cluster: 
         assert all((each.type, each.uid) == ("Warning", "a") for each in found)
         return [each.message for each in found]
 
-    async with cluster.volume(gates={"CSIVolumeHealth": True}):
+    async with cluster.volume(gates={"CSIVolumeHealth": True}, release="1.36"):
         cluster.run("a")
         await cluster.until_mounted("a")
         assert [each.abnormal for each in await found(cluster)] == [False]
@@ -104,7 +104,7 @@ async def test_a_damaged_volume_is_an_event_and_a_figure_with_the_gate(cluster: 
 
 async def test_a_condition_counts_only_from_a_driver_that_reports_conditions(cluster: CsiCluster) -> None:
     cluster.driver.condition = csi_pb2.VolumeCondition(abnormal=True, message="bad")
-    async with cluster.volume(gates={"CSIVolumeHealth": True}):
+    async with cluster.volume(gates={"CSIVolumeHealth": True}, release="1.36"):
         cluster.run("a")
         await cluster.until_mounted("a")
         assert [each.abnormal for each in await found(cluster)] == [None]

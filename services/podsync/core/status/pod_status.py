@@ -20,6 +20,7 @@ from services.podsync.core.status.container_facts import pod_facts
 from services.podsync.core.status.container_status import container_statuses
 from services.podsync.core.status.phase import pod_phase
 from services.podsync.core.status.status_transitions import with_ends, withheld
+from services.podsync.core.status.volume_health import volume_health
 from shared.model.runtime import ContainerState
 
 __all__ = ["container_ids", "is_on_the_way", "pod_status", "withheld"]
@@ -66,6 +67,8 @@ def pod_status(
         **of_pod,
         **addresses(tracked, node_ips),
     }
+    if health := volume_health(tracked.volumes, tracked.status, now=now):
+        status["volumeHealth"] = health
     if phase == "Running":
         status["resources"] = _actual_resources(tracked) or of_pod["resources"]
     if POD_LEVEL_RESIZE in gates_off:

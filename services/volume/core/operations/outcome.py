@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from bus.messages.event import KubeEvent
 from bus.messages.usage import FilesystemUsage
+from bus.messages.volume import VolumeHealth
 from services.volume.core.files.payload import FailureKind
 from services.volume.core.specs.expansion import ExpansionFailure
 
@@ -46,12 +47,14 @@ class FoundDevice(Struct, frozen=True):
 
 
 class VolumeReading(Struct, frozen=True):
-    """How full a volume is, and its condition. `abnormal`: whether the driver reports damage, None = it reports
-    nothing; `condition`: the driver's text about that."""
+    """How full a volume is, None = that is not known, and its condition. `abnormal`: whether the driver reports damage,
+    None = it reports nothing; `condition`: the driver's text about that; `health`: adverse conditions by newer drivers,
+    None = nothing is known anew."""
 
-    usage: FilesystemUsage
+    usage: FilesystemUsage | None
     abnormal: bool | None = None
     condition: str = ""
+    health: tuple[VolumeHealth, ...] | None = None
 
 
 class Performed(Struct, frozen=True):

@@ -19,7 +19,6 @@ from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 
 PREFIX = "kubernetes.io/csi: "
-HEALTH_GATE = "CSIVolumeHealth"
 MIN_PERIOD_SECONDS = 10  # the API permits no shorter period
 LABEL = "seLinuxMountContext"  # the field of a record that contains the SELinux label of the mount
 PERSISTENT, EPHEMERAL = "Persistent", "Ephemeral"
@@ -62,7 +61,7 @@ class CsiVolume:
     republish: bool = False
     block: bool = False
     mount_label: str = ""  # the SELinux label in the mount options, "" = none
-    health: bool = field(default=False, compare=False)  # the driver may report that the volume is damaged
+    health: str = field(default="", compare=False)  # the capability by which its health is read, "" = it is not
     updates_limit: bool = field(default=False, compare=False)  # how many volumes the node takes is read again
 
     @property

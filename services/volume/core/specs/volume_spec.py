@@ -122,6 +122,7 @@ class Node(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] | None = None
     csi_driver: Object | None = None
     gates: frozenset[str] = frozenset()
+    health_capability: str = ""  # by which CSI drivers report the health of volumes, "" = they are not asked
     file_label: str = ""
     flex_attaches: bool = False
     attaches: bool = False

@@ -1,0 +1,41 @@
+"""`volumeHealth` of a pod's status: what is shown, and that what did not change is written once."""
+
+from typing import Any
+
+import pytest
+
+from bus.messages.volume import MountedVolume, MountedVolumes, VolumeHealth, VolumeState
+from services.podsync.core.status.volume_health import volume_health
+from shared.time.timestamps import rfc3339
+
+LOST = VolumeHealth(status="DataLoss", reason="BadBlocks", message="2 blocks")
+SLOW = VolumeHealth(status="Degraded", reason="HighLatency")
+
+
+def volumes(**health: tuple[VolumeHealth, ...]) -> MountedVolumes:
+    found = {name: MountedVolume(state=VolumeState.MOUNTED, health=each) for name, each in health.items()}
+    return MountedVolumes(uid="u", volumes=found)
+
+
+def test_the_volumes_with_adverse_conditions_are_shown_and_a_change_keeps_the_moment_of_what_did_not() -> None:
+    first = volume_health(volumes(v=(SLOW,), w=()), {}, now=100.0)
+    at = rfc3339(100.0)
+    slow = {"status": "Degraded", "reason": "HighLatency", "lastTransitionTime": at}
+    assert first == [{"name": "v", "conditions": [slow], "lastProbeTime": at}]
+    shown = {"volumeHealth": first}
+    assert volume_health(volumes(v=(SLOW,), w=()), shown, now=200.0) == first
+    later = rfc3339(300.0)
+    lost = {"status": "DataLoss", "reason": "BadBlocks", "message": "2 blocks", "lastTransitionTime": later}
+    both = volume_health(volumes(v=(LOST, SLOW)), shown, now=300.0)
+    assert both == [{"name": "v", "conditions": [lost, slow], "lastProbeTime": later}]
+
+
+@pytest.mark.parametrize("now", [None, volumes(), volumes(v=())])
+def test_without_an_adverse_condition_there_is_no_entry(now: MountedVolumes | None) -> None:
+    shown = {"volumeHealth": volume_health(volumes(v=(SLOW,)), {}, now=1.0)}
+    assert volume_health(now, shown, now=2.0) == []
+
+
+@pytest.mark.parametrize("odd", [7, [7], [{"name": 7}], [{"name": "v", "conditions": [7], "lastProbeTime": 7}]])
+def test_an_odd_status_is_replaced(odd: Any) -> None:
+    assert len(volume_health(volumes(v=(SLOW,)), {"volumeHealth": odd}, now=1.0)) == 1
