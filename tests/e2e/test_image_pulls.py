@@ -15,6 +15,7 @@ import pytest
 from shared.model.objects import Object
 from tests.support.agents.world import World, busybox_pod
 from tests.support.clusters.control_plane_certificates import Authority
+from tests.support.installed.chosen_programs import runs_in_docker
 from tests.support.installed.debian_containerd import INSTALLED, fetch_programs
 from tests.support.installed.lacking import lack
 from tests.support.runtime.containerd import PrivateContainerd
@@ -161,6 +162,7 @@ async def test_a_registry_with_tls_is_opened_by_the_nodes_own_credentials(tmp_pa
             assert password("bob") not in world.log_of("podsync")
 
 
+@pytest.mark.skipif(runs_in_docker(), reason="certs.d is the embedded containerd's; Docker has its own")
 @pytest.mark.parametrize(
     "suite", [*(pytest.param(suite, marks=pytest.mark.night) for suite in (INSTALLED, "trixie")), "sid"]
 )

@@ -5,6 +5,7 @@ The differences and their reasons are in one table, EXCEPTIONS. Statuses are com
 complete, each moment on the way; where the recording shows a state that stays, the API server must come to show it too.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -20,19 +21,22 @@ from bus.manifest import new_manifest
 from bus.messages.podsync import PodStatus
 from bus.messages.streams import PODS_STATUS
 from bus.process_bus import ProcessBus
+from services.dockershim.service import DockerShim
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.fakes.cri_proxy import CriProxy, of_pod
 from tests.support.agents.agent import NODE
 from tests.support.agents.world import World
 from tests.support.clusters.cluster import Cluster
-from tests.support.installed.chosen_programs import chosen_suite
+from tests.support.installed.chosen_programs import chosen_suite, runs_in_docker
 from tests.support.installed.debian_containerd import INSTALLED
 from tests.support.recorded.differences import Difference
 from tests.support.recorded.exceptions import EXCEPTIONS, NOT_COMPARED, STATIC, equal, unexplained, unneeded
 from tests.support.recorded.pods import NAMES, recording
 from tests.support.recorded.run import Call, Calls, Place, in_groups, plain_event, plain_status
 from tests.support.runtime.containerd import PrivateContainerd
+from tests.support.runtime.docker import PrivateDocker
+from tests.support.runtime.docker_limits import Limit, lacks_capabilities
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, Image
 
@@ -81,6 +85,36 @@ class EmulatesRecorded(World):
     """An agent that behaves as the kubelet that was recorded."""
 
     own_keys: ClassVar[Mapping[str, Any]] = {"emulatedVersion": "1.36"}
+
+
+class ProxiedDocker:
+    """A Docker behind a shim in this loop, in the same way."""
+
+    def __init__(self, directory: Path) -> None:
+        self.docker = PrivateDocker(directory)
+        self.log = self.docker.log
+        self.proxy: CriProxy | None = None
+        self._shim: asyncio.Task[None] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return self.proxy.endpoint if self.proxy is not None else f"unix://{self.docker.shim_socket}"
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self.docker.start)
+        self._shim = asyncio.create_task(DockerShim(self.docker.settings()).run())
+
+    def import_images(self, images: Iterable[Image]) -> None:
+        self.docker.load_images(images)
+
+    def go_direct(self) -> None:
+        self.proxy = None
+
+    async def stop(self) -> None:
+        if self._shim is not None:
+            self._shim.cancel()
+            await asyncio.gather(self._shim, return_exceptions=True)
+        await asyncio.to_thread(self.docker.stop)
 
 
 class Stage:
@@ -170,13 +204,14 @@ def recorded_place(recorded: Object) -> Place:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     directory: Path = tmp_path_factory.mktemp("c")
-    containerd = ProxiedContainerd(directory)
+    containerd: Any = ProxiedDocker(directory) if runs_in_docker() else ProxiedContainerd(directory)
     config = {"clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local"}
     plane = {"feature_gates": {"BoundServiceAccountTokenVolume": True}}
     async with AsyncExitStack() as stack:
         stack.push_async_callback(containerd.stop)
-        containerd.start()
-        containerd.import_images((PAUSE_CONTENT, *IMAGES))
+        if (started := containerd.start()) is not None:
+            await started
+        await asyncio.to_thread(containerd.import_images, (PAUSE_CONTENT, *IMAGES))
         proxy = await stack.enter_async_context(CriProxy(containerd.endpoint, directory / "p.sock"))
         containerd.proxy = proxy
         stack.callback(containerd.go_direct)
@@ -216,7 +251,10 @@ async def make_space(cluster: Cluster) -> None:
     await cluster.wait_for(ready, "the namespace's service account", TIMEOUT)
 
 
-@pytest.mark.parametrize("name", NAMES)
+_PRIVILEGED = pytest.param("privileged", marks=pytest.mark.beyond_docker(Limit.PRIVILEGED, where=lacks_capabilities()))
+
+
+@pytest.mark.parametrize("name", [_PRIVILEGED if name == "privileged" else name for name in NAMES])
 async def test_a_recorded_pod(stage: Stage, name: str) -> None:
     recorded = recording(name)
     if name in ALONE:
@@ -317,7 +355,7 @@ async def has_called(stage: Stage, name: str, recorded: Object, *, deleted: bool
     await stage.until(lambda: equal("calls", name, *both()), lambda: unexplained("calls", name, *both()))
 
 
-@pytest.mark.skipif(chosen_suite() != INSTALLED, reason="the recordings are of containerd 1.6: make test-versions")
+@pytest.mark.skipif(chosen_suite() != INSTALLED or runs_in_docker(), reason="the recordings are of containerd 1.6")
 async def test_every_exception_is_needed(stage: Stage, request: pytest.FixtureRequest) -> None:
     """Runs last; what a run of all recordings did not need goes from the table."""
     if request.session.testsfailed or len(request.session.items) < len(NAMES):

@@ -46,8 +46,21 @@ CRUN = (
     " $(grep -rl pytest.mark.versions tests/e2e tests/process)"
 )
 # Tests of single pods on a node that runs Docker behind the shim, and of what users do with pods of such a node.
-IN_DOCKER = {"TEST_RUNTIME": "docker"}
-ON_DOCKER = ("tests/e2e/behaviour", "tests/e2e/test_streaming.py", "tests/e2e/test_latency.py")
+_NODE_FILES = [
+    "streaming",
+    "kubectl_session",
+    "latency",
+    "resize",
+    "eviction",
+    "image_pulls",
+    "local_volumes",
+    "recorded_pods",
+]
+ON_DOCKER = (
+    "tests/e2e/behaviour",
+    "tests/e2e/joined/test_usage.py",
+    *(f"tests/e2e/test_{name}.py" for name in _NODE_FILES),
+)
 NODE = "tests/machine/test_node.py"
 USER_NAMESPACES = "tests/machine/test_user_namespaces.py"
 # On Debian 13: Python 3.13, kernel 6.12, containerd 1.7, systemd 257.
@@ -58,7 +71,7 @@ PARTS: dict[str, Part] = {
         ["unshare", "--mount", "bash", "-c", CRUN, sys.executable],
         {"TEST_CONTAINERD": "bookworm", "TEST_HANDLER": "crun"},
     ),
-    "docker": Part([sys.executable, "-m", "tests.queue", "--build", "build/tests-docker", *ON_DOCKER], IN_DOCKER),
+    "docker": python("tests.queue", "--build", "build/tests-docker", *ON_DOCKER, TEST_RUNTIME="docker"),
     # A node in a machine one part of which is another one: kernel 6.12, kernel 7.2, the newest containerd, crun.
     "kernel-trixie": pytest(NODE, MACHINE_KERNEL="trixie"),
     "kernel-sid": pytest(NODE, MACHINE_KERNEL="sid"),

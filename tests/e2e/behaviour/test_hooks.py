@@ -16,7 +16,6 @@ from tests.support.agents.behaviour import Node, pod_of, status_of
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.docker,
     pytest.mark.versions,
     pytest.mark.asyncio(loop_scope="package"),
     pytest.mark.timeout(300),

@@ -8,7 +8,7 @@ import pytest_asyncio
 from shared.model.objects import Object
 from tests.support.agents.behaviour import Node, container, pod_of, status_of
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.root, pytest.mark.docker, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
 FALLBACK = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 # The file is a mount of its own: it can be neither removed nor replaced, only written.

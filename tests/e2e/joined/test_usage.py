@@ -97,8 +97,9 @@ async def test_the_summary_shows_network_files_and_volumes_of_a_pod(cluster: Clu
     def is_measured(pod: Object) -> bool:  # volumes, logs and the writable layer are measured at different times
         volumes = {volume["name"]: volume.get("usedBytes", 0) for volume in pod.get("volume", ())}
         logs = [container.get("logs", {}).get("usedBytes", 0) for container in pod.get("containers", ())]
+        layers = ["rootfs" in container for container in pod.get("containers", ())]
         total = pod.get("ephemeral-storage", {}).get("usedBytes", 0)
-        return volumes.get("scratch", 0) >= 8 * MIB and total > 8 * MIB and any(logs)
+        return volumes.get("scratch", 0) >= 8 * MIB and total > 8 * MIB and any(logs) and any(layers)
 
     pod = await until(lambda: burner_of(json.loads(raw(cluster, "stats/summary"))), is_measured)
     assert is_measured(pod)

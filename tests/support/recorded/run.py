@@ -36,7 +36,7 @@ class Place:
 _RANDOM = (
     (re.compile(r"kube-api-access-[a-z0-9]{5}"), "kube-api-access-XXXXX"),
     (re.compile(r"(/containers/[^/]+)/[0-9a-f]{8}$"), r"\1/XXXXXXXX"),
-    (re.compile(r"\b(containerd://)?[0-9a-f]{64}\b"), "ID"),
+    (re.compile(r"\b(containerd://|docker://)?[0-9a-f]{64}\b"), "ID"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
 )
 
