@@ -5,6 +5,7 @@ not counted again after a restart.
 """
 
 from services.podsync.adapters.timed_placer import TimedPlacer
+from services.podsync.core.placement.pool_counts import allocations, assignments, errors
 from shared.metrics.family import counter, exponential, histogram
 from shared.metrics.registry import Registry
 
@@ -39,6 +40,21 @@ NOT_ALIGNED = counter(
     "Containers or pods that were refused because a boundary could not be kept.",
     *("scope", "boundary"),
 )
+ALLOCATIONS = counter(
+    "resource_manager_allocations_total",
+    "Parts of a resource that a pod or a container got alone, with feature gate PodLevelResourceManagers.",
+    *("resource_name", "source"),
+)
+ALLOCATION_ERRORS = counter(
+    "resource_manager_allocation_errors_total",
+    "Pods that could not get a resource, with feature gate PodLevelResourceManagers.",
+    *("resource_name", "source"),
+)
+ASSIGNMENTS = counter(
+    "resource_manager_container_assignments",
+    "Containers that got a resource alone or share their pod's, with feature gate PodLevelResourceManagers.",
+    *("resource_name", "assignment_type"),
+)
 
 
 class PlacementMetrics:
@@ -51,6 +67,7 @@ class PlacementMetrics:
         self._admissions, self._refused = metrics.counter(ADMISSIONS), metrics.counter(REFUSED)
         self._duration = metrics.histogram(DURATION)
         self._aligned, self._not_aligned = metrics.counter(ALIGNED), metrics.counter(NOT_ALIGNED)
+        self._by_pool = metrics.counter(ALLOCATIONS), metrics.counter(ALLOCATION_ERRORS), metrics.counter(ASSIGNMENTS)
 
     def count(self, uid: str) -> None:
         """Count the placement of a pod, which has its verdict now."""
@@ -70,3 +87,8 @@ class PlacementMetrics:
             family.inc(by=count)
         for alignment in attempt.alignments:
             (self._aligned if alignment.kept else self._not_aligned).inc(alignment.scope, alignment.boundary)
+        if self._placer.pod_level:
+            found = allocations(attempt.placement), errors(attempt), assignments(attempt.placement)
+            for family, labels in zip(self._by_pool, found, strict=True):
+                for each in labels:
+                    family.inc(*each)

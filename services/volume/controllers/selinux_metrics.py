@@ -11,6 +11,16 @@ _OF_VOLUME = ("volume_plugin", "access_mode")
 ADMITTED = gauge(
     "volume_manager_selinux_volumes_admitted_total", "Volumes that pods use with an SELinux label.", *_OF_VOLUME
 )
+CONTAINER_ERRORS = gauge(
+    "volume_manager_selinux_container_errors_total",
+    "Containers with SELinux options of which no label for their volume can be made.",
+    "access_mode",
+)
+CONTAINER_WARNINGS = gauge(
+    "volume_manager_selinux_container_warnings_total",
+    "Containers with SELinux options of which no label can be made, an error with feature gate SELinuxMount.",
+    "access_mode",
+)
 POD_ERRORS = gauge(
     "volume_manager_selinux_pod_context_mismatch_errors_total",
     "Volumes that are not mounted because containers of the pod have several SELinux labels.",
@@ -38,16 +48,21 @@ class SELinuxMetrics:
 
     def __init__(self, metrics: Registry, pods: Callable[[], Iterable[DesiredVolumes]]) -> None:
         self._pods, self._admitted = pods, metrics.gauge(ADMITTED)
+        self._of_containers = {True: metrics.gauge(CONTAINER_ERRORS), False: metrics.gauge(CONTAINER_WARNINGS)}
         self._of_pods = {True: metrics.gauge(POD_ERRORS), False: metrics.gauge(POD_WARNINGS)}
         self._of_volumes = {True: metrics.gauge(VOLUME_ERRORS), False: metrics.gauge(VOLUME_WARNINGS)}
         metrics.before_collecting(self._count)
 
     def _count(self) -> None:
-        for shown in (self._admitted, *self._of_pods.values(), *self._of_volumes.values()):
-            shown.clear()
+        for shown in (self._of_containers, self._of_pods, self._of_volumes):
+            for family in shown.values():
+                family.clear()
+        self._admitted.clear()
         counts = count_selinux_uses(self._pods())
         for labels, number in counts.admitted.items():
             self._admitted.set(number, *labels)
+        for (enforced, mode), number in counts.unlabelled.items():
+            self._of_containers[enforced].set(number, mode)
         for (enforced, mode), number in counts.pod_mismatches.items():
             self._of_pods[enforced].set(number, mode)
         for (enforced, plugin, mode), number in counts.volume_mismatches.items():

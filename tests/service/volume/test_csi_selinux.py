@@ -182,3 +182,13 @@ async def test_containers_with_different_labels_are_an_error(cluster: CsiCluster
         cluster.run("a", containers=two_levels())
         assert "multiple SELinux labels found: " in await cluster.until_error("a")
         assert counted(cluster) == {"pod_context_mismatch_errors_total": {("RWOP",): 1.0}}
+
+
+@pytest.mark.parametrize(("mode", "name"), [("ReadWriteOncePod", "errors"), ("ReadWriteOnce", "warnings")])
+async def test_options_of_which_no_label_can_be_made_are_counted(cluster: CsiCluster, mode: str, name: str) -> None:
+    cluster.objects[PV]["spec"]["accessModes"] = [mode]
+    async with cluster.volume():
+        run(cluster, "a", level='s0",exec')
+        await cluster.until_mounted("a")
+        short = {"ReadWriteOncePod": "RWOP", "ReadWriteOnce": "RWO"}[mode]
+        assert counted(cluster) == {f"container_{name}_total": {(short,): 1.0}}

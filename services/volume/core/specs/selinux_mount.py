@@ -20,11 +20,14 @@ def selinux_use(pod: Object, persistent: PersistentVolume) -> SELinuxUse | None:
     node = persistent.node
     if not node.file_label or persistent.block:
         return None
-    labels = {_label(options, node.file_label) for options in _process_options(pod, persistent.volume)}
+    options = _process_options(pod, persistent.volume)
+    labels = {_label(each, node.file_label) for each in options}
+    unlabelled = sum(bool(text(each.get("level"))) and not _label(each, node.file_label) for each in options)
     if len(labels) < 2 and security_context(pod).get("seLinuxChangePolicy") == "Recursive":
         labels.clear()
+        unlabelled = 0
     mode = next((short for mode, short in _ACCESS_MODES.items() if mode in persistent.access_modes), "")
-    return SELinuxUse(mode, tuple(sorted(labels)), persistent.one_pod or GATE in node.gates)
+    return SELinuxUse(mode, tuple(sorted(labels)), persistent.one_pod or GATE in node.gates, unlabelled)
 
 
 def mount_label(use: SELinuxUse | None) -> str | Unprocessed:

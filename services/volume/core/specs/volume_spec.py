@@ -21,12 +21,13 @@ class SELinuxUse(msgspec.Struct, frozen=True):
 
     `access_mode`: the widest of the volume, as metrics name it; `labels`: those of the containers that mount it, none
     where the pod declines a mount with a label; `enforced`: the volume is mounted with its label, so that a second one
-    is an error.
+    is an error; `unlabelled`: how many of the containers have options of which no label can be made.
     """
 
     access_mode: str
     labels: tuple[str, ...]
     enforced: bool
+    unlabelled: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ class SELinuxCounts(Struct, frozen=True):
     access mode."""
 
     admitted: Counter[tuple[str, str]] = field(default_factory=Counter)  # volumes that pods use with a label
+    unlabelled: Counter[tuple[bool, str]] = field(default_factory=Counter)  # containers without a possible label
     pod_mismatches: Counter[tuple[bool, str]] = field(default_factory=Counter)  # volumes of pods
     volume_mismatches: Counter[tuple[bool, str, str]] = field(default_factory=Counter)  # labels beside the first one
 
@@ -28,6 +29,8 @@ def count_selinux_uses(pods: Iterable[DesiredVolumes]) -> SELinuxCounts:
         use = spec.selinux if isinstance(spec, VolumeSpec | Unprocessed) else None
         if use is None:
             continue
+        if use.unlabelled:
+            counts.unlabelled[use.enforced, use.access_mode] += use.unlabelled
         if len(use.labels) > 1:
             counts.pod_mismatches[use.enforced, use.access_mode] += 1
         elif isinstance(spec, VolumeSpec):

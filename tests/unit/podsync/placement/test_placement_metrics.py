@@ -34,10 +34,14 @@ def a_placer(
     settings: TopologySettings | None = None,
     *options: CpuOption,
     static_memory: bool = False,
+    pod_level: bool = False,
 ) -> TimedPlacer:
     cpu = CpuSettings(static=True, options=frozenset(options), reserved_cpus=frozenset({0}), reserved_count=1)
     memory = MemorySettings(static=static_memory, reserved={0: {"memory": GIB}})
-    return TimedPlacer(topology, PlacementSettings(cpu=cpu, memory=memory, topology=settings or TopologySettings()))
+    topology_settings = settings or TopologySettings()
+    return TimedPlacer(
+        topology, PlacementSettings(cpu=cpu, memory=memory, topology=topology_settings, pod_level=pod_level)
+    )
 
 
 def held(cpus: str) -> PodPlacement:
@@ -170,6 +174,61 @@ def test_a_pod_is_counted_once_up_to_where_it_was_refused(
     placer: TimedPlacer, pod: dict[str, Any], others: Iterable[PodPlacement], expected: dict[str, float]
 ) -> None:
     assert counted(placer, pod, others) == expected
+
+
+_WHOLE = {"requests": {"cpu": "3", "memory": "8Gi"}, "limits": {"cpu": "3", "memory": "8Gi"}}
+_SHARING: dict[str, Any] = {"name": "s", "resources": {}}
+_GIVEN, _NOT_GIVEN = "resource_manager_allocations", "resource_manager_allocation_errors"
+_HAS = "resource_manager_container_assignments"
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        pytest.param(
+            a_pod(a_container("c", "1"), a_container("d", "500m")),
+            {
+                f"{_GIVEN} cpu node": 1,
+                f"{_GIVEN} memory node": 2,
+                f"{_HAS} cpu node_exclusive": 1,
+                f"{_HAS} memory node_exclusive": 2,
+            },
+            id="a pod without resources of its own",
+        ),
+        pytest.param(
+            a_pod(a_container("c", "1"), _SHARING, resources=_WHOLE),
+            {
+                f"{_GIVEN} cpu node": 1,
+                f"{_GIVEN} memory node": 1,
+                f"{_GIVEN} cpu pod": 1,
+                f"{_GIVEN} memory pod": 1,
+                f"{_HAS} cpu pod_exclusive": 1,
+                f"{_HAS} memory pod_exclusive": 1,
+                f"{_HAS} cpu pod_shared": 1,
+                f"{_HAS} memory pod_shared": 1,
+            },
+            id="the pod as a whole, a part of it, and who shares the rest",
+        ),
+        pytest.param(
+            a_pod(a_container("c", "3"), _SHARING, resources=_WHOLE), {f"{_NOT_GIVEN} cpu pod": 1}, id="no rest"
+        ),
+    ],
+)
+def test_with_pod_level_managers_it_is_counted_from_which_pool_containers_are_served(
+    pod: dict[str, Any], expected: dict[str, float]
+) -> None:
+    def found(*, gate: bool) -> dict[str, float]:
+        settings = TopologySettings(policy=TopologyPolicy.RESTRICTED, scope=TopologyScope.POD)
+        shown = counted(a_placer(settings=settings, static_memory=True, pod_level=gate), pod)
+        return {name: value for name, value in shown.items() if name.startswith("resource_manager")}
+
+    assert found(gate=True) == expected
+    assert found(gate=False) == {}
+
+
+def test_cpus_that_the_node_has_not_are_an_error_of_its_pool() -> None:
+    shown = counted(a_placer(pod_level=True), a_pod(a_container("c", "8")))
+    assert shown[f"{_NOT_GIVEN} cpu node"] == 1
 
 
 def test_the_time_of_a_placement_is_observed_in_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
