@@ -82,9 +82,10 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
 
 
 class GetCgroups(Struct, frozen=True, kw_only=True):
-    """Request to pleg: all cgroups of pods, read at most `max_age_seconds` ago."""
+    """Request to pleg: the node's cgroups and, with `pods`, all of pods, read at most `max_age_seconds` ago."""
 
     max_age_seconds: float = 10.0  # cgroups are read again where the last reading is older
+    pods: bool = True  # whether those of pods, sandboxes and containers are requested, too
 
 
 class FoundCgroups(Struct, frozen=True, kw_only=True):

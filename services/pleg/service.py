@@ -13,6 +13,7 @@ from services.pleg.adapters.host_reader import MachineReader
 from services.pleg.adapters.kernel_log import open_kernel_log
 from services.pleg.adapters.pidfd import Pidfds, ProcessWatches
 from services.pleg.adapters.probe_try import ProbeRunner
+from services.pleg.adapters.reported_usage import ReportedUsageSource
 from services.pleg.adapters.usage_source import HostUsage, UsageSource
 from services.pleg.controllers.cgroup_requests import CgroupRequests
 from services.pleg.controllers.event_stream import EventReader
@@ -26,6 +27,7 @@ from services.pleg.controllers.relists import Relists, RuntimeReport
 from services.pleg.controllers.usage_reader import UsageReader
 from services.pleg.core import events
 from services.pleg.core.node_observation import NodeObservation
+from shared.config.gate_releases import enabled
 from shared.cri.interface import Runtime
 
 
@@ -72,6 +74,8 @@ class Pleg:
             machine=machine or MachineReader().read,
         )
         source = usage or HostUsage(config, clock)
+        if enabled(config.feature_gates, "PodAndContainerStatsFromCRI"):
+            source = ReportedUsageSource(source, runtime, clock)
         self._usage = UsageReader(
             context, source, FileUsage(context, runtime, source), pods, mountpoints=lambda: self._node.mountpoints
         )

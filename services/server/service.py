@@ -25,6 +25,7 @@ from services.server.controllers.pod_streams import PodStreams
 from services.server.controllers.pods_api import PodsApi
 from services.server.controllers.request_handler import EndpointHandler
 from services.server.controllers.reviews import Reviews
+from services.server.controllers.runtime_metrics import RuntimeMetrics
 from services.server.controllers.stream_endpoints import StreamEndpoints
 from services.server.controllers.system_logs import SystemLogs
 from services.server.controllers.usage_endpoints import UsageEndpoints
@@ -60,7 +61,9 @@ class ServerService:
         self._zpages = ZPagesEndpoints(
             lambda: context.newest_config.given_flags, clock, handler_paths(self.served), config.emulated_version
         )
-        self._usage = UsageEndpoints(bus, config.node_name)
+        from_runtime = enabled(config.feature_gates, "PodAndContainerStatsFromCRI")
+        reported = RuntimeMetrics(runtime, clock, self._streams.runtime.state.values) if from_runtime else None
+        self._usage = UsageEndpoints(bus, config.node_name, reported)
         self._checkpoint = CheckpointEndpoint(self._streams, runtime, clock, config.root_dir)
         self._pod_resources = PodResources(bus, self._streams, clock, context.metrics, config.root_dir)
         self._pods_api = (

@@ -94,6 +94,7 @@ _GATES = {
     "podsync status": "InPlacePodVerticalScalingMemoryBackedVolumes VolumeBindMountOptions",
     "bootstrap server": "ContainerCheckpoint PodsAPI",
     "pleg podsync server": "CRIListStreaming",
+    "pleg server": "PodAndContainerStatsFromCRI",
     "pleg podsync": "GRPCContainerProbeTLS H2CContainerProbe HugepageAwareEviction",
 }
 # Followed by a running service: no restart. `feature_gates` and `document` have rows of their own above.

@@ -41,6 +41,14 @@ from shared.cri.interface import (
 from shared.cri.lists import Lists
 from shared.cri.observe import Observer
 from shared.cri.task_service import end_task
+from shared.cri.usage import (
+    MetricDescriptor,
+    SandboxMetrics,
+    SandboxStats,
+    decode_descriptor,
+    decode_metrics,
+    decode_sandbox_stats,
+)
 from shared.metrics.registry import Registry
 from shared.model.runtime import Container, RuntimePod, Sandbox
 from shared.tracing.tracer import Tracer
@@ -279,6 +287,24 @@ class CriRuntime:
             for stats in answer.stats
             if stats.HasField("writable_layer")
         }
+
+    async def sandbox_stats(self) -> tuple[SandboxStats, ...]:
+        """Return what each pod sandbox and its containers use (CRI ListPodSandboxStats)."""
+        request = api_pb2.ListPodSandboxStatsRequest()
+        answer = await self._channel.call(self._channel.runtime, "ListPodSandboxStats", request, self._timeout)
+        return tuple(map(decode_sandbox_stats, answer.stats))
+
+    async def metric_descriptors(self) -> tuple[MetricDescriptor, ...]:
+        """Return the metrics that `sandbox_metrics` may have (CRI ListMetricDescriptors)."""
+        request = api_pb2.ListMetricDescriptorsRequest()
+        answer = await self._channel.call(self._channel.runtime, "ListMetricDescriptors", request, self._timeout)
+        return tuple(map(decode_descriptor, answer.descriptors))
+
+    async def sandbox_metrics(self) -> tuple[SandboxMetrics, ...]:
+        """Return the samples of each pod sandbox and its containers (CRI ListPodSandboxMetrics)."""
+        request = api_pb2.ListPodSandboxMetricsRequest()
+        answer = await self._channel.call(self._channel.runtime, "ListPodSandboxMetrics", request, self._timeout)
+        return tuple(map(decode_metrics, answer.pod_metrics))
 
     def events(self) -> AsyncIterator[RuntimeEvent]:
         """GetContainerEvents; one reader at a time, because runtimes share one channel among all readers."""

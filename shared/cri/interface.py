@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from shared.cri.usage import MetricDescriptor, SandboxMetrics, SandboxStats
 from shared.model.runtime import Container, RuntimePod, Sandbox
 
 Message = dict[str, Any]  # a CRI message: proto field names, enums by name, 64-bit integers as int, no zero values
@@ -325,6 +326,20 @@ class Runtime(Protocol):
     async def writable_layers(self) -> dict[str, FilesystemFiles]:
         """Return the writable layer of each container by its id, as far as the runtime has measured it (CRI
         ListContainerStats)."""
+        ...
+
+    async def sandbox_stats(self) -> tuple[SandboxStats, ...]:
+        """Return what each pod sandbox and its containers use (CRI ListPodSandboxStats). Unimplemented where the
+        runtime lacks it."""
+        ...
+
+    async def metric_descriptors(self) -> tuple[MetricDescriptor, ...]:
+        """Return the metrics that `sandbox_metrics` may have (CRI ListMetricDescriptors)."""
+        ...
+
+    async def sandbox_metrics(self) -> tuple[SandboxMetrics, ...]:
+        """Return the samples of each pod sandbox and its containers (CRI ListPodSandboxMetrics). Unimplemented where
+        the runtime lacks it."""
         ...
 
     def events(self) -> AsyncIterator[RuntimeEvent]:

@@ -27,6 +27,7 @@ from shared.cri.interface import (
     RuntimeVersion,
     StreamOptions,
 )
+from shared.cri.usage import MetricDescriptor, SandboxMetrics, SandboxStats
 from shared.model.runtime import Container, RuntimePod, Sandbox
 from shared.time.clock import Clock, SystemClock
 from tests.fakes.faults import Faults
@@ -81,6 +82,9 @@ class FakeRuntime(Faults, RuntimeWorld):
         self.streaming_url = "http://127.0.0.1:1"  # where Exec, Attach and PortForward send their callers
         self.runtime_filesystems = RuntimeFilesystems(images=(FilesystemFiles(mountpoint="/", used=0),))
         self.layers: dict[str, FilesystemFiles] = {}
+        self.stats: tuple[SandboxStats, ...] | None = None  # None = the runtime lacks the call
+        self.sandbox_samples: tuple[SandboxMetrics, ...] | None = None  # the same
+        self.descriptors: tuple[MetricDescriptor, ...] = ()
         self.has_sandbox_updates = False  # containerd 1.6 does not have UpdatePodSandboxResources
         self.content: ContentStore | None = None
         self.closed = False
@@ -233,6 +237,21 @@ class FakeRuntime(Faults, RuntimeWorld):
         return await self._do(
             "ListContainerStats", {}, lambda: {key: self.layers.get(key, untouched) for key in self._containers}
         )
+
+    async def sandbox_stats(self) -> tuple[SandboxStats, ...]:
+        return await self._do("ListPodSandboxStats", {}, lambda: self._reported("ListPodSandboxStats", self.stats))
+
+    async def metric_descriptors(self) -> tuple[MetricDescriptor, ...]:
+        return await self._do("ListMetricDescriptors", {}, lambda: self.descriptors)
+
+    async def sandbox_metrics(self) -> tuple[SandboxMetrics, ...]:
+        method = "ListPodSandboxMetrics"
+        return await self._do(method, {}, lambda: self._reported(method, self.sandbox_samples))
+
+    def _reported(self, method: str, found: T | None) -> T:
+        if found is None:
+            raise RuntimeCallError(method, "Unimplemented", f"method {method} not implemented")
+        return found
 
     async def events(self) -> AsyncIterator[RuntimeEvent]:
         self.calls.append(Call("GetContainerEvents", {}))

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from math import inf
 
 from bus.interface import OwnedStream
 from bus.messages.cgroup_details import FoundCgroups, GetCgroups
@@ -24,16 +23,16 @@ class CgroupRequests:
         mountpoints: Callable[[], Mountpoints | None],
     ) -> None:
         self._clock, self._source, self._pods, self._mountpoints = context.clock, source, pods, mountpoints
-        self._last: tuple[float, FoundCgroups | None] = (-inf, None)
+        self._last: dict[bool, tuple[float, FoundCgroups]] = {}  # by whether it has those of pods
         self._reading = asyncio.Lock()
         context.bus.answer(GetCgroups, self._answer)
 
     async def _answer(self, request: GetCgroups) -> FoundCgroups:
         async with self._reading:
-            read_at, cgroups = self._last
-            now = self._clock.monotonic()
-            if cgroups is None or read_at < now - request.max_age_seconds:
-                pods = [pod for pod in map(self._pods.get, self._pods.keys()) if pod is not None]
-                cgroups = await self._source.read_cgroups(pods, self._mountpoints())
-                self._last = now, cgroups
-            return cgroups
+            now, last = self._clock.monotonic(), self._last.get(request.pods)
+            if last is None or last[0] < now - request.max_age_seconds:
+                keys = self._pods.keys() if request.pods else ()
+                pods = [pod for pod in map(self._pods.get, keys) if pod is not None]
+                last = now, await self._source.read_cgroups(pods, self._mountpoints())
+                self._last[request.pods] = last
+            return last[1]

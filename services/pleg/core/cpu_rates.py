@@ -51,7 +51,7 @@ class CpuRates:
         return replace(pod, cgroup=own, containers=tuple(map(with_rate, pod.containers)))
 
     def _rated(self, key: str, usage: CgroupUsage, read_at: float) -> CgroupUsage:
-        if usage.cpu_nanoseconds is None:
+        if usage.cpu_nanoseconds is None or usage.cpu_nanocores is not None:  # the runtime has computed it
             return usage
         now = _Sample(read_at, usage.cpu_nanoseconds)
         base, last = self._samples.get(key, (None, None))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from services.server.controllers.pod_streams import PodStreams
 from services.server.core.pods.pod_resources import is_active
 from shared.config.effective import EffectiveConfig
-from shared.config.gate_releases import gates_of
+from shared.config.gate_releases import enabled, gates_of
 from shared.config.gate_table import Gate, Stage
 from shared.host.machine import architecture
 from shared.metrics.family import gauge
@@ -33,6 +33,7 @@ BUILD_INFO = gauge(
     "compiler",
     "platform",
 )
+PROVIDER = gauge("kubelet_metrics_provider", "Where the usage of pods comes from, always 1.", "provider")
 FEATURES = gauge("kubernetes_feature_enabled", "Feature gates: 1 where enabled, else 0.", "name", "stage", limit=2000)
 
 
@@ -51,6 +52,8 @@ class PodMetrics:
         self._containers = metrics.gauge(RUNNING_CONTAINERS)
         self._desired, self._active = metrics.gauge(DESIRED_PODS), metrics.gauge(ACTIVE_PODS)
         metrics.gauge(NODE_NAME).set(1, config.node_name)
+        provider = "cri" if enabled(config.feature_gates, "PodAndContainerStatsFromCRI") else "cadvisor"
+        metrics.gauge(PROVIDER).set(1, provider)
         self._release = config.emulated_version
         major, _, minor = self._release.partition(".")
         platform = f"linux/{architecture()}"

@@ -1,6 +1,7 @@
 """Answers `/stats/summary`, `/metrics/resource` and `/metrics/cadvisor`: each shows one of pleg's readings."""
 
 import asyncio
+import logging
 
 import orjson
 from aiohttp import web
@@ -11,13 +12,17 @@ from bus.messages.usage import FoundUsage, GetUsage
 from services.server.adapters.plain_answer import plain
 from services.server.controllers.metrics_endpoints import page
 from services.server.controllers.request_handler import EndpointHandler
+from services.server.controllers.runtime_metrics import RuntimeMetrics
 from services.server.core.go_text import parse_query
 from services.server.core.metrics.cadvisor_metrics import cadvisor_page
 from services.server.core.metrics.resource_metrics import resource_page
 from services.server.core.metrics.stats_summary import summary, with_one_space
 from services.server.core.routes import Endpoint
+from shared.cri.interface import RuntimeCallError
 
-TIMEOUT_SECONDS = 5.0  # that pleg has to answer
+log = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS = 5.0  # that pleg has to answer, and the runtime
 READING_SECONDS = 10.0  # between pleg's readings: an answer is at most this old
 MAX_FRESH_AGE_SECONDS = 2.0  # the greatest age of a reading for clients that compute rates from two answers
 ONLY_CPU_AND_MEMORY = "only_cpu_and_memory"
@@ -26,10 +31,12 @@ MAX_FORM_BYTES = 4096
 
 
 class UsageEndpoints:
-    """Answers requests for usage; `node_name` is the name of the node in a summary."""
+    """Answers requests for usage; `node_name` is the name of the node in a summary. `reported`: the metrics that the
+    runtime has of pods, None = those are read from cgroups."""
 
-    def __init__(self, bus: Bus, node_name: str) -> None:
-        self._bus, self._node_name = bus, node_name
+    def __init__(self, bus: Bus, node_name: str, reported: RuntimeMetrics | None = None) -> None:
+        self._bus, self._node_name, self._reported = bus, node_name, reported
+        self._trouble = ""  # with the last request for /metrics/cadvisor
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
@@ -64,13 +71,21 @@ class UsageEndpoints:
 
     async def cadvisor(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
         """Answer `/metrics/cadvisor`."""
+        reported = None
         try:
-            found = await self._bus.ask(
-                "pleg", GetCgroups(max_age_seconds=MAX_FRESH_AGE_SECONDS), FoundCgroups, TIMEOUT_SECONDS
-            )
-        except (NoAnswerError, RequestRefusedError):
+            if self._reported is not None:
+                async with asyncio.timeout(TIMEOUT_SECONDS):
+                    reported = await self._reported.read()
+            asked = GetCgroups(max_age_seconds=MAX_FRESH_AGE_SECONDS, pods=reported is None)
+            found = await self._bus.ask("pleg", asked, FoundCgroups, TIMEOUT_SECONDS)
+            self._trouble = ""
+        except (NoAnswerError, RequestRefusedError, RuntimeCallError, TimeoutError) as error:
             found = None
-        return page(request, cadvisor_page(found))
+            trouble = str(error) or "the runtime did not answer ListPodSandboxMetrics in time"
+            if trouble != self._trouble:
+                log.warning("/metrics/cadvisor is empty: %s", trouble)
+            self._trouble = trouble
+        return page(request, cadvisor_page(found, reported))
 
     async def _usage(self, max_age_seconds: float) -> FoundUsage:
         return await self._bus.ask("pleg", GetUsage(max_age_seconds=max_age_seconds), FoundUsage, TIMEOUT_SECONDS)

@@ -1,6 +1,7 @@
 """A pleg with running pods that use something, and how tests ask for it."""
 
 import asyncio
+from typing import Any
 
 from bus.messages.usage import CgroupUsage, ContainerUsage, FoundUsage, GetUsage, PodUsage
 from tests.service.pleg.world import PlegWorld
@@ -25,7 +26,7 @@ async def ask(world: PlegWorld, request: GetUsage | None = None) -> FoundUsage:
     return await world.podsync.ask("pleg", request or GetUsage(), FoundUsage)
 
 
-async def with_pod(**runtime: object) -> tuple[PlegWorld, str]:
+async def with_pod(**runtime: Any) -> tuple[PlegWorld, str]:
     """A world, not started yet, with the running pod `a` and its usage; and the id of its container."""
     world = PlegWorld(**runtime)
     _, container = await world.run_pod("a")

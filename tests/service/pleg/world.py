@@ -172,7 +172,8 @@ def counted(metrics: Registry, name: str, path: str = "/metrics") -> Series:
 class PlegWorld:
     """Everything around one pleg."""
 
-    def __init__(self, **runtime: Any) -> None:
+    def __init__(self, gates: dict[str, bool] | None = None, **runtime: Any) -> None:
+        self.gates = dict(gates or {})
         self.network = MemoryNetwork(virtual_clock())
         self.clock = self.network.clock
         self.runtime = FakeRuntime(self.clock, images=[IMAGE], **runtime)
@@ -210,6 +211,7 @@ class PlegWorld:
             log_dir="/var/log",
             cert_dir="/pki",
             container_runtime_endpoint="unix:///run/fake.sock",
+            feature_gates=self.gates,
         )
         self.metrics = Registry("pleg")
         self.resumption = Resumption(lambda: self.clock.suspended)

@@ -9,6 +9,7 @@ import pytest
 from bus.interface import RequestRefusedError
 from bus.messages.cgroup_details import FoundCgroups, GetCgroups
 from bus.messages.usage import FoundUsage, GetUsage
+from shared.cri.usage import MetricDescriptor, RuntimeMetric, SandboxMetrics
 from tests.service.server.running import UID, Node, Running, configuration, running
 from tests.unit.server.test_cadvisor_page import FOUND as FOUND_CGROUPS
 from tests.unit.server.test_usage_pages import FOUND
@@ -22,6 +23,7 @@ class UsageNode(Node):
         self.found: FoundUsage | None = FOUND
         self.cgroups: FoundCgroups | None = FOUND_CGROUPS
         self.requests: list[GetUsage] = []
+        self.cgroup_requests: list[GetCgroups] = []
 
     async def answer_usage(self, request: GetUsage) -> FoundUsage:
         self.requests.append(request)
@@ -30,6 +32,7 @@ class UsageNode(Node):
         return self.found
 
     async def answer_cgroups(self, request: GetCgroups) -> FoundCgroups:
+        self.cgroup_requests.append(request)
         if self.cgroups is None:
             raise RequestRefusedError("nothing can be read")
         return self.cgroups
@@ -138,3 +141,59 @@ async def test_claims_and_logs_are_measured_while_there_is_a_pod(server: Running
     await server.node.network.settle()
     _, text = await server.get(server.read_only + "/metrics")
     assert measured(text) == []
+
+
+async def cadvisor(server: Running) -> str:
+    async with server.client.get(f"{server.read_only}/metrics/cadvisor") as response:
+        assert response.status == 200
+        return await response.text()
+
+
+@pytest.fixture
+async def reporting(tmp_path: Path) -> AsyncIterator[Running]:
+    """A server with the feature gate PodAndContainerStatsFromCRI, whose runtime has one metric."""
+    config = configuration(tmp_path, feature_gates={"PodAndContainerStatsFromCRI": True})
+    node = UsageNode()
+    node.cri.descriptors = (MetricDescriptor(name="container_sockets", help="Sockets", labels=("id",)),)
+    sample = RuntimeMetric(name="container_sockets", kind="gauge", labels=("/c",), value=5)
+    node.cri.sandbox_samples = (SandboxMetrics(id="s", containers={"c": (sample,)}),)
+    async with running(config, node) as server:
+        yield server
+
+
+async def test_the_page_of_cadvisor_has_the_metrics_of_the_runtime(reporting: Running) -> None:
+    text = await cadvisor(reporting)
+    assert 'container_sockets{container="",id="/c",namespace="",pod=""} 5\n' in text
+    assert "container_scrape_error 0\n" in text and "machine_cpu_cores" in text
+    assert [request.pods for request in node_of(reporting).cgroup_requests] == [False]
+    async with reporting.client.get(f"{reporting.read_only}/metrics") as response:
+        assert 'kubelet_metrics_provider{provider="cri"} 1' in await response.text()
+    node_of(reporting).network.clock.advance(10.0)
+    await cadvisor(reporting)
+    assert len(node_of(reporting).cri.requests("ListMetricDescriptors")) == 1
+    assert len(node_of(reporting).cri.requests("ListPodSandboxMetrics")) == 2
+
+
+async def test_a_runtime_without_metrics_is_warned_of_once_and_cgroups_are_shown(
+    reporting: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    node_of(reporting).cri.sandbox_samples = None
+    for _ in range(2):
+        assert 'pod="web"' in await cadvisor(reporting)
+        node_of(reporting).network.clock.advance(10.0)
+    assert [request.pods for request in node_of(reporting).cgroup_requests] == [True, True]
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    [warning] = warnings
+    assert warning.startswith("PodAndContainerStatsFromCRI: the runtime has no ListPodSandboxMetrics: /metrics/cadvis")
+
+
+async def test_a_runtime_that_cannot_be_reached_is_an_error_of_the_scrape(
+    reporting: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    node_of(reporting).cri.reachable = False
+    for _ in range(2):
+        assert "container_scrape_error 1\n" in await cadvisor(reporting)
+    warnings = [record.getMessage() for record in caplog.records if "/metrics/cadvisor is empty" in record.getMessage()]
+    assert len(warnings) == 1 and "connection refused" in warnings[0]
+    node_of(reporting).cri.reachable = True
+    assert "container_scrape_error 0\n" in await cadvisor(reporting)

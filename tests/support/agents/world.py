@@ -55,11 +55,14 @@ class World(Agent):
 
         await self.wait_for(served, f"pods {', '.join(names)} to be ready on the read-only port", seconds)
 
+    async def get(self, path: str) -> bytes:
+        """Return the answer to GET from the read-only port. Raises urllib.error.URLError."""
+        return await asyncio.to_thread(_read, f"http://127.0.0.1:{self._read_only_port}{path}")
+
     async def get_json(self, path: str) -> Any:
         """Return the answer to GET from the read-only port; None while it does not answer, or not to the end."""
-        url = f"http://127.0.0.1:{self._read_only_port}{path}"
         try:
-            return json.loads(await asyncio.to_thread(_read, url))
+            return json.loads(await self.get(path))
         except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ValueError):
             return None
 

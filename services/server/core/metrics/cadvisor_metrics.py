@@ -4,13 +4,14 @@ use. Pure.
 A number that the host does not offer has no sample.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
 from bus.messages.cgroup_details import CgroupDetails, DeviceIo, FoundCgroups, MachineInfo
 from bus.messages.usage import InterfaceUsage, Pressure
-from services.server.core.metrics.metrics_text import label_pairs, number
+from services.server.core.metrics.metrics_text import help_line, label_pairs, number
+from services.server.core.metrics.runtime_metrics import RuntimeFamily
 
 NANOSECONDS, MICROSECONDS, MILLISECONDS = 1_000_000_000, 1_000_000, 1000
 _LABELS = ("container", "id", "image", "name", "namespace", "pod")
@@ -170,9 +171,11 @@ _FAMILIES = (
 )
 
 
-def cadvisor_page(found: FoundCgroups | None) -> bytes:
-    """Return the page; None = nothing could be read."""
+def cadvisor_page(found: FoundCgroups | None, reported: Mapping[str, RuntimeFamily] | None = None) -> bytes:
+    """Return the page; None = nothing could be read. `reported`: metrics that the runtime has, by name, of which those
+    with the name of one here are further samples of it."""
     lines: list[str] = []
+    more = dict(reported or {})
     if found is not None:
         labels = [
             label_pairs(_LABELS, (row.container, row.id, row.image, row.name, row.namespace, row.pod))
@@ -180,16 +183,26 @@ def cadvisor_page(found: FoundCgroups | None) -> bytes:
         ]
         times = [f" {int(row.usage.time * MILLISECONDS)}" for row in found.cgroups]
         for family in _FAMILIES:
-            _append_family(lines, family, found, labels, times)
+            _append_family(lines, family, found, labels, times, more.pop(family.name, None))
         _append_filesystems(lines, found)
         _append_machine(lines, found.machine)
+    for name in sorted(more):
+        lines.append(f"# HELP {name} {help_line(more[name].help)}\n# TYPE {name} {more[name].kind}\n")
+        lines += more[name].lines
     _append(
         lines, "container_scrape_error", GAUGE, "1 if the cgroups could not be read, else 0", [("", int(not found))]
     )
     return "".join(lines).encode("utf-8", "replace")
 
 
-def _append_family(lines: list[str], family: _Family, found: FoundCgroups, labels: list[str], times: list[str]) -> None:
+def _append_family(
+    lines: list[str],
+    family: _Family,
+    found: FoundCgroups,
+    labels: list[str],
+    times: list[str],
+    reported: RuntimeFamily | None,
+) -> None:
     name, begun = family.name, len(lines)
     lines.append(f"# HELP {name} {family.help}\n# TYPE {name} {family.kind}\n")
     for row, shown, time in zip(found.cgroups, labels, times, strict=True):
@@ -197,6 +210,7 @@ def _append_family(lines: list[str], family: _Family, found: FoundCgroups, label
         for more, value in family.samples(row):
             if value is not None:
                 lines.append(f"{name}{{{shown}{more}}} {number(value)}{at}\n")
+    lines += reported.lines if reported is not None else ()
     if len(lines) == begun + 1:
         lines.pop()
 

@@ -15,7 +15,7 @@ def metrics_text(families: Iterable[MetricFamily]) -> bytes:
     lines: list[str] = []
     for family in families:
         if family.series:
-            lines.append(f"# HELP {family.name} {_help(family.help)}\n# TYPE {family.name} {family.kind}\n")
+            lines.append(f"# HELP {family.name} {help_line(family.help)}\n# TYPE {family.name} {family.kind}\n")
             _append_series(lines, family)
     return "".join(lines).encode("utf-8", "replace")
 
@@ -50,5 +50,6 @@ def number(value: float | None) -> str:
     return repr(value)
 
 
-def _help(text: str) -> str:
+def help_line(text: str) -> str:
+    """Return the text of a HELP line, escaped."""
     return text.replace("\\", "\\\\").replace("\n", "\\n")
