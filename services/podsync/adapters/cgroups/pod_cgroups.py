@@ -37,6 +37,7 @@ from shared.podspec.qos import QosClass
 from shared.podspec.resources import status_resources
 from shared.process.deadlines import in_turn
 from shared.time.clock import Clock
+from shared.version import is_since
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,11 @@ DURATION = histogram(
     "kubelet_cgroup_manager_duration_seconds", "Duration of an operation on a cgroup.", "operation_type"
 )
 VERSION = gauge("kubelet_cgroup_version", "Version of the cgroup hierarchy on which pods run: 1 or 2.")
+LOSING_SUPPORT = gauge(
+    "kubelet_cri_losing_support",
+    "1 where the runtime does not report its cgroup driver, which a kubelet of this version needs.",
+    "version",
+)
 MEMORY_MIN = gauge(
     "kubelet_memory_qos_node_memory_min_bytes", "memory.min of all pods in bytes, with feature gate MemoryQoS."
 )
@@ -63,6 +69,7 @@ class PodCgroups:
         self.facts, self.hierarchies = facts, hierarchies
         self._duration = metrics.histogram(DURATION)
         metrics.gauge(VERSION).set(2 if hierarchies.unified is not None else 1)
+        self._losing_support = metrics.gauge(LOSING_SUPPORT)
         self._memory_min = metrics.gauge(MEMORY_MIN) if facts.memory_qos else None
         self._memory_low = metrics.gauge(MEMORY_LOW) if facts.memory_qos else None
         self._runtime, self._clock = runtime, clock
@@ -78,6 +85,8 @@ class PodCgroups:
             if self._driver is None:
                 configured = self.facts.cgroup_driver
                 reported = await self._runtime.runtime_config()
+                if reported is None:
+                    self._losing_support.set(1, "1.38.0" if is_since(self.facts.release, "1.37") else "1.37.0")
                 name = reported if reported in (SYSTEMD, CGROUPFS) else configured
                 if name != configured:
                     log.warning(

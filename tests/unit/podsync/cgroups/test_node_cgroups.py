@@ -320,6 +320,8 @@ async def test_the_runtimes_word_wins(
     assert stage.runtime.asked == 1
     warned = [r.getMessage() for r in caplog.records if "cgroup driver is" in r.getMessage()]
     assert len(warned) == (configured != wanted)
+    losing = next(series for family, series in stage.metrics.collect() if family.name == "kubelet_cri_losing_support")
+    assert list(losing) == ([("1.38.0",)] if reported is None else [])
 
 
 async def test_a_runtime_that_is_away_is_asked_again(stage: Stage) -> None:
