@@ -82,6 +82,7 @@ _GATES = {
         "ContainerRestartRules ContainerStopSignals DRAExtendedResource DefaultPodSysctls "
         "DisableCPUQuotaWithExclusiveCPUs EnvFiles "
         "HostnameOverride InPlacePodLevelResourcesVerticalScaling "
+        "InPlacePodVerticalScalingMemoryBackedVolumes "
         "InPlacePodVerticalScalingInitContainers InPlacePodVerticalScalingSchedulerPreemption "
         "KubeletSeparateDiskGC MemoryQoS NodeDeclaredFeatures "
         "PodLevelResourceManagers PodLevelResources PodReadyToStartContainersCondition QOSReserved "
@@ -91,7 +92,7 @@ _GATES = {
     "volume": "CSIVolumeHealth ClusterTrustBundleProjection GitRepoVolumeDriver PodCertificateRequest SELinuxMount",
     "sources": "WatchListClient",
     "podsync volume": "AtomicWriteVolumeUserFields EmptyDirVolumeMode",
-    "podsync status": "InPlacePodVerticalScalingMemoryBackedVolumes VolumeBindMountOptions",
+    "podsync status": "VolumeBindMountOptions",
     "bootstrap server": "ContainerCheckpoint PodsAPI",
     "pleg podsync server": "CRIListStreaming",
     "pleg server": "PodAndContainerStatsFromCRI",
