@@ -130,8 +130,7 @@ class MemoryNetwork:
                     bus.beat()
                     bus.tick()
             await self.settle()
-        if self.clock.monotonic() < end or not seconds:
-            await self._move_to(end)
+        await self._move_to(end)
 
     def publish(self, sender: "MemoryBus", published: Frames) -> None:
         """Called by a bus."""

@@ -16,8 +16,7 @@ class _Impatient(selectors.DefaultSelector):
     """Never waits for a descriptor: time only passes in `pass_time`."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        # The loop's own descriptor is always there: threads wake the loop by it, and this one never waits.
-        return super().select(0) if len(self.get_map()) > 1 else []
+        return super().select(0)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -74,7 +73,9 @@ async def pass_time(network: MemoryNetwork, seconds: float) -> None:
     await network.settle()
     while (left := end - loop.time()) > 0:
         step = loop.next_timer() - loop.time()
-        await (network.advance(min(step, left)) if step > 0 else network.settle())
+        if step > 0:
+            await network.advance(min(step, left))
+        await network.settle()
 
 
 async def until(network: MemoryNetwork, holds: Callable[[], bool], within: float) -> float:
