@@ -20,8 +20,8 @@ class VolumeHealth(Struct, frozen=True, kw_only=True):
     """One adverse condition of a volume on this node, as its driver reports it."""
 
     status: str  # `Inaccessible`, `DataLoss` or `Degraded`
-    reason: str  # a word of the driver; with the status it names the condition
-    message: str = ""  # the driver's text, of at most 1024 characters
+    reason: str  # a word of the driver, of at most 256 bytes; with the status it names the condition
+    message: str = ""  # the driver's text, of at most 1024 bytes
 
 
 class MountedVolume(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class MountedVolume(Struct, frozen=True, kw_only=True):
     group: int | None = None
     error: str = ""  # text of the FailedMount message
     unsupported: bool = False  # no attempt can mount a volume of its type
-    # adverse conditions by its driver, sorted; none where it reports none, or nothing
+    # adverse conditions by its driver, the worst first, at most 16; none where it reports none, or nothing
     health: tuple[VolumeHealth, ...] = ()
 
 

@@ -20,7 +20,8 @@ TIMEOUT_SECONDS = 120.0  # of one operation
 # After a failure with one of these codes the driver may have done the work, or may still be doing it.
 _UNCERTAIN = frozenset({"Canceled", "DeadlineExceeded", "Unavailable", "ResourceExhausted", "Aborted"})
 _MAX_CONDITION_CHARACTERS = 1024  # of the message of a volume condition: an Event takes no more
-_MAX_HEALTH_ENTRIES = 32
+# The API server refuses the status of a pod in which a volume has more conditions, or one that is longer.
+_MAX_CONDITIONS, _MAX_REASON_BYTES, _MAX_MESSAGE_BYTES = 16, 256, 1024
 _HEALTH = {csi.INACCESSIBLE: "Inaccessible", csi.DATA_LOSS: "DataLoss", csi.DEGRADED: "Degraded"}
 
 
@@ -156,19 +157,20 @@ class CsiClient:
         return VolumeStats(figures, condition.abnormal, condition.message[:_MAX_CONDITION_CHARACTERS])
 
     def health(self, handle: str, path: str, staging: str) -> tuple[VolumeHealth, ...]:
-        """Call NodeGetVolumeHealth and return the adverse conditions, sorted; those without a reason or with a status
-        that is not known are left out."""
+        """Call NodeGetVolumeHealth and return the adverse conditions, the worst first; those without a reason or with a
+        status that is not known are left out."""
         request = csi.NodeGetVolumeHealthRequest(
             volume_id=handle, volume_publish_path=path, staging_target_path=staging
         )
         answer = self._call("NodeGetVolumeHealth", request, csi.NodeGetVolumeHealthResponse)
         found = {}
-        for entry in answer.volume_health.health_statuses[:_MAX_HEALTH_ENTRIES]:
-            status, reason = _HEALTH.get(entry.status), entry.reason[:_MAX_CONDITION_CHARACTERS]
+        reported = answer.volume_health.health_statuses
+        for entry in sorted(reported, key=lambda each: (each.status, each.reason, each.message)):
+            status, reason = _HEALTH.get(entry.status), _cut(entry.reason, _MAX_REASON_BYTES)
             if status and reason:
-                text = entry.message[:_MAX_CONDITION_CHARACTERS]
-                found[status, reason] = VolumeHealth(status=status, reason=reason, message=text)
-        return tuple(found[key] for key in sorted(found))
+                message = _cut(entry.message, _MAX_MESSAGE_BYTES)
+                found[status, reason] = VolumeHealth(status=status, reason=reason, message=message)
+        return tuple(found.values())[:_MAX_CONDITIONS]
 
     def _capability(self, volume: CsiVolume, group: str) -> csi.VolumeCapability:
         mode = volume.access_mode(multi_writer=self.has("SINGLE_NODE_MULTI_WRITER"))
@@ -192,6 +194,11 @@ class CsiClient:
             self._called(DriverCall(self._driver, path, code, time.monotonic() - began))
         crash_point(f"volume.csi.answered.{method}")
         return found
+
+
+def _cut(text: str, limit: int) -> str:
+    """Return what of the text has at most `limit` bytes of UTF-8."""
+    return text.encode()[:limit].decode(errors="ignore")
 
 
 @contextmanager

@@ -67,6 +67,19 @@ async def test_adverse_conditions_are_published_as_the_driver_reports_them_until
         await until(cluster, lambda: health(cluster) == ())
 
 
+async def test_no_condition_is_longer_or_more_than_the_api_server_takes(cluster: CsiCluster) -> None:
+    """It would refuse the whole status of the pod. Which are left out does not depend on the driver's order."""
+    reported = [(csi_pb2.DEGRADED, f"R{n:02}", "") for n in range(20)]
+    async with cluster.volume(gates=GATE, release="1.37"):
+        cluster.run("a")
+        await cluster.until_mounted("a")
+        cluster.driver.health = [*reversed(reported), (csi_pb2.DATA_LOSS, "\N{EURO SIGN}" * 200, "\N{EURO SIGN}" * 400)]
+        await until(cluster, lambda: health(cluster))
+        lost, *slow = health(cluster)
+        assert (lost.reason, lost.message) == ("\N{EURO SIGN}" * 85, "\N{EURO SIGN}" * 341)  # of 256 and 1024 bytes
+        assert [each.reason for each in slow] == [f"R{n:02}" for n in range(15)]
+
+
 async def test_a_failure_is_no_recovery_and_costs_no_figures(
     cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@
 What did not change is shown as before, so that a reading alone writes no status.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from bus.messages.volume import MountedVolumes
@@ -13,27 +14,24 @@ from shared.time.timestamps import rfc3339
 
 
 def volume_health(volumes: MountedVolumes | None, shown: Object, *, now: float) -> list[Object]:
-    """Return the entries of the volumes that have an adverse condition, by name. `shown`: the status before; `now`:
-    seconds since the epoch."""
+    """Return the entries of the volumes that have an adverse condition, by name, each with the time since which it has
+    these conditions; another message is no other condition. `shown`: the status before; `now`: seconds since the
+    epoch."""
     before = {text(entry.get("name")): entry for entry in dictionaries(shown.get("volumeHealth"))}
     found = []
     for name, volume in sorted(volumes.volumes.items() if volumes is not None else ()):
         if not volume.health:
             continue
-        earlier = {
-            (text(each.get("status")), text(each.get("reason"))): text(each.get("lastTransitionTime"))
-            for each in dictionaries(before.get(name, {}).get("conditions"))
-        }
         conditions: list[Any] = [
-            {
-                "status": each.status,
-                "reason": each.reason,
-                **({"message": each.message} if each.message else {}),
-                "lastTransitionTime": earlier.get((each.status, each.reason)) or rfc3339(now),
-            }
+            {"status": each.status, "reason": each.reason, **({"message": each.message} if each.message else {})}
             for each in volume.health
         ]
         entry = before.get(name, {})
-        same = entry.get("conditions") == conditions and text(entry.get("lastProbeTime"))
-        found.append({"name": name, "conditions": conditions, "lastProbeTime": same or rfc3339(now)})
+        same = _named(dictionaries(entry.get("healthConditions"))) == _named(conditions)
+        since = (same and text(entry.get("lastTransitionTime"))) or rfc3339(now)
+        found.append({"name": name, "healthConditions": conditions, "lastTransitionTime": since})
     return found
+
+
+def _named(conditions: Iterable[Object]) -> set[tuple[str, str]]:
+    return {(text(each.get("status")), text(each.get("reason"))) for each in conditions}

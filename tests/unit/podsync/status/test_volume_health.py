@@ -17,17 +17,19 @@ def volumes(**health: tuple[VolumeHealth, ...]) -> MountedVolumes:
     return MountedVolumes(uid="u", volumes=found)
 
 
-def test_the_volumes_with_adverse_conditions_are_shown_and_a_change_keeps_the_moment_of_what_did_not() -> None:
+def test_the_volumes_with_adverse_conditions_are_shown_since_when_they_have_these() -> None:
     first = volume_health(volumes(v=(SLOW,), w=()), {}, now=100.0)
     at = rfc3339(100.0)
-    slow = {"status": "Degraded", "reason": "HighLatency", "lastTransitionTime": at}
-    assert first == [{"name": "v", "conditions": [slow], "lastProbeTime": at}]
+    slow = {"status": "Degraded", "reason": "HighLatency"}
+    assert first == [{"name": "v", "healthConditions": [slow], "lastTransitionTime": at}]
     shown = {"volumeHealth": first}
-    assert volume_health(volumes(v=(SLOW,), w=()), shown, now=200.0) == first
-    later = rfc3339(300.0)
-    lost = {"status": "DataLoss", "reason": "BadBlocks", "message": "2 blocks", "lastTransitionTime": later}
-    both = volume_health(volumes(v=(LOST, SLOW)), shown, now=300.0)
-    assert both == [{"name": "v", "conditions": [lost, slow], "lastProbeTime": later}]
+    assert volume_health(volumes(v=(SLOW,)), shown, now=200.0) == first
+    other = VolumeHealth(status="Degraded", reason="HighLatency", message="40 s")
+    (changed,) = volume_health(volumes(v=(other,)), shown, now=200.0)
+    assert changed == {"name": "v", "healthConditions": [slow | {"message": "40 s"}], "lastTransitionTime": at}
+    lost = {"status": "DataLoss", "reason": "BadBlocks", "message": "2 blocks"}
+    (both,) = volume_health(volumes(v=(LOST, SLOW)), shown, now=300.0)
+    assert both == {"name": "v", "healthConditions": [lost, slow], "lastTransitionTime": rfc3339(300.0)}
 
 
 @pytest.mark.parametrize("now", [None, volumes(), volumes(v=())])
@@ -36,6 +38,8 @@ def test_without_an_adverse_condition_there_is_no_entry(now: MountedVolumes | No
     assert volume_health(now, shown, now=2.0) == []
 
 
-@pytest.mark.parametrize("odd", [7, [7], [{"name": 7}], [{"name": "v", "conditions": [7], "lastProbeTime": 7}]])
+@pytest.mark.parametrize(
+    "odd", [7, [7], [{"name": 7}], [{"name": "v", "healthConditions": [7], "lastTransitionTime": 7}]]
+)
 def test_an_odd_status_is_replaced(odd: Any) -> None:
     assert len(volume_health(volumes(v=(SLOW,)), {"volumeHealth": odd}, now=1.0)) == 1
