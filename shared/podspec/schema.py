@@ -150,7 +150,6 @@ POD: Struct = {
         "schedulerName": S,
         "schedulingGates": ListOf({"name": S}),
         "readinessGates": ListOf({"conditionType": S}),
-        "restoreFrom": S,
         "resourceClaims": ListOf({"name": S, "resourceClaimName": S, "resourceClaimTemplateName": S}),
         "runtimeClassName": S,
         "priority": I32,

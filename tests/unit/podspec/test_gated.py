@@ -34,7 +34,9 @@ def every_field() -> dict[str, Any]:
         {"name": "m", "configMap": {"name": "m", "defaultUser": 7, "items": items}},
         {"name": "p", "projected": {"sources": [{"serviceAccountToken": {"path": "t", "user": 7}}]}},
     ]
-    return a_pod(containers=[container], initContainers=[sidecar], volumes=volumes, restoreFrom="of-yesterday")
+    return a_pod(
+        containers=[container], initContainers=[sidecar], volumes=volumes, restoreFrom={"name": "of-yesterday"}
+    )
 
 
 FIELDS = [

@@ -141,6 +141,13 @@ def test_a_pod_is_defaulted_stripped_and_otherwise_left_as_it_came() -> None:
     assert read["spec"]["volumes"] == [{"name": "v", "holographic": {"depth": 3}}, {"name": "e", "emptyDir": {}}]
 
 
+@pytest.mark.parametrize("value", ["checkpoint", {"name": "checkpoint", "options": {}}])
+def test_a_field_of_a_later_release_makes_no_pod_unreadable_whatever_its_type_becomes(value: Any) -> None:
+    pods = listed(pod("a"), pod("b") | spec_with(restoreFrom=value))
+    assert pods.complete and uids(pods) == ["uid-a", "uid-b"]
+    assert pods.to_run[1]["spec"]["restoreFrom"] == value
+
+
 def test_a_change_of_the_status_alone_keeps_the_spec_that_was_read() -> None:
     pods = listed(pod("web"))
     (before,) = pods.to_run
