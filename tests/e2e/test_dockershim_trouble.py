@@ -219,3 +219,25 @@ async def test_a_line_of_16_mib_is_whole_in_the_log(world: RealWorld) -> None:
     assert {line[2] for line in long[:-1]} == {b"P"} and long[-1][2] == b"F"
     assert b"".join(line[3] for line in long) == b"x" * LONG_LINE
     await world.runtime.remove_pod_sandbox(sandbox)
+
+
+async def test_the_log_of_a_container_that_writes_without_a_pause_is_rotated(world: RealWorld) -> None:
+    pod = world.new_pod()
+    sandbox, container = await started(world, pod, world.container(pod, command="yes"))
+    log = Path((await look(world, pod)).containers[0].log_path)
+    await grows(log)
+    for number in range(3):
+        old = log.rename(f"{log}.{number}")
+        await asyncio.wait_for(world.runtime.reopen_container_log(container), WAIT_SECONDS)
+        size = old.stat().st_size
+        await grows(log)
+        assert old.stat().st_size == size
+    await world.runtime.remove_pod_sandbox(sandbox)
+
+
+async def grows(log: Path) -> None:
+    """Wait until more is written to a log."""
+    size, deadline = log.stat().st_size, time.monotonic() + WAIT_SECONDS
+    while log.stat().st_size == size:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)

@@ -20,6 +20,7 @@ from services.dockershim.core.log_lines import (
 )
 
 _CHUNK_BYTES = 1024 * 1024  # read at a time
+MAX_COPY_BYTES = 4 * 1024 * 1024  # read by one call of `copy`: a container may write faster than its log is copied
 # Of a log that is read for its position, one size after another: one line of 16 MiB has 1024 entries.
 _TAIL_BYTES = (64 * 1024, 1024 * 1024, 64 * 1024 * 1024)
 _MAX_SOURCE_BYTES = 64 * 1024 * 1024  # of one file of Docker's, which begins another one at 16 MiB
@@ -55,11 +56,12 @@ class LogCopy:
                 self._open_target()
         self._close_if_ended()
 
-    def copy(self) -> None:
-        """Copy what is there. Raises OSError, for instance where the disk is full: a later call goes on."""
+    def copy(self) -> bool:
+        """Copy what is there, MAX_COPY_BYTES of it at most. Returns whether that was all. Raises OSError, for instance
+        where the disk is full: a later call goes on."""
         try:
             with self._busy:
-                self._copy()
+                return self._copy()
         finally:
             self._close_if_ended()
 
@@ -78,17 +80,20 @@ class LogCopy:
             finally:
                 self._busy.release()
 
-    def _copy(self) -> None:
+    def _copy(self) -> bool:
         if self._output < 0 and not self.ended:
             self._open_target()
         if not self._is_placed:
             self._go_on()
-        while not self.ended and (self._input >= 0 or self._open_source(self._source)):
+        left = MAX_COPY_BYTES
+        while left > 0 and not self.ended and (self._input >= 0 or self._open_source(self._source)):
             data = os.read(self._input, _CHUNK_BYTES)
             if data:
                 self._take(data)
+                left -= len(data)
             elif not self._next_source():
-                return
+                break
+        return left > 0
 
     def _go_on(self) -> None:
         """Open the file of Docker's in which the copy goes on, and learn what of it the target has."""

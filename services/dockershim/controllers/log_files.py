@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 _GATHER_SECONDS = 0.05  # to wait for further lines: a busy log is written thousands of times a second
 _RETRY_SECONDS = 5.0  # after a failed write, such as to a full disk
+_THREADS = 2  # that copy: containers that write without a pause keep them busy, and leave all others to the calls
 
 
 class _Copied:
@@ -33,6 +34,7 @@ class LogFiles:
         self._watch = LogWatch()
         self._copies: dict[str, _Copied] = {}
         self._complete: set[str] = set()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="log")
 
     async def run(self) -> None:
         """Copy until cancelled."""
@@ -88,7 +90,7 @@ class LogFiles:
             return
         async with copied.lock:
             try:
-                await asyncio.to_thread(_copied_and(copied.copy, copied.copy.reopen))
+                await asyncio.get_running_loop().run_in_executor(self._threads, copied.copy.reopen)
             except OSError as error:
                 raise CallError("Unknown", f"the log cannot be opened again: {error.strerror}") from None
 
@@ -102,8 +104,8 @@ class LogFiles:
                 self.open(await self._engine.inspect(container_id))
                 copied = self._copies.get(container_id)
             if copied is not None:
-                async with copied.lock:
-                    await asyncio.to_thread(copied.copy.copy)
+                while not await self._copy(copied):
+                    continue
         except (OSError, CallError) as error:
             log.warning("The log of container %s is not complete: %s", container_id[:12], error)
             return
@@ -127,8 +129,8 @@ class LogFiles:
             await copied.wake.wait()
             copied.wake.clear()
             try:
-                async with copied.lock:
-                    await asyncio.to_thread(copied.copy.copy)
+                if not await self._copy(copied):
+                    copied.wake.set()
                 said = ""
             except OSError as error:
                 if (text := str(error.strerror)) != said:
@@ -138,10 +140,7 @@ class LogFiles:
                 copied.wake.set()
             await asyncio.sleep(_GATHER_SECONDS)
 
-
-def _copied_and(copy: LogCopy, then: Callable[[], None]) -> Callable[[], None]:
-    def work() -> None:
-        copy.copy()
-        then()
-
-    return work
+    async def _copy(self, copied: _Copied) -> bool:
+        """Copy a piece of a log; whoever else waits for its turn gets it afterwards. Returns whether that was all."""
+        async with copied.lock:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, copied.copy.copy)

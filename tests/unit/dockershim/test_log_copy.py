@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from services.dockershim.adapters.log_copy import LogCopy
+from services.dockershim.adapters.log_copy import MAX_COPY_BYTES, LogCopy
 
 ENTRY_BYTES = 16 * 1024  # Docker divides longer lines
 
@@ -48,7 +48,8 @@ def copied(source: Path, target: Path) -> None:
     """A whole life of a copy."""
     copy = LogCopy(source, target)
     copy.open()
-    copy.copy()
+    while not copy.copy():
+        continue
     copy.close()
 
 
@@ -289,3 +290,18 @@ def test_a_line_of_16_mib_arrives_whole_also_when_the_copy_and_the_log_are_cut_w
     whole = (tmp_path / "0.log.20261129-120000").read_bytes() + target.read_bytes()
     target.write_bytes(whole)
     assert texts_of(target) == texts
+
+
+def test_a_log_that_grows_while_it_is_copied_is_copied_in_pieces_so_that_others_get_their_turn(tmp_path: Path) -> None:
+    source, target = tmp_path / "d.log", tmp_path / "0.log"
+    entry = at("12:00:01", "x" * ENTRY_BYTES)
+    count = 3 * MAX_COPY_BYTES // len(entry)
+    source.write_bytes(entry * count)
+    copy = LogCopy(source, target)
+    copy.open()
+    pieces = 1
+    while not copy.copy():
+        assert target.stat().st_size <= pieces * MAX_COPY_BYTES
+        pieces += 1
+    copy.close()
+    assert (pieces, len(texts_of(target))) == (3, count)
