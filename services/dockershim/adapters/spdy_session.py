@@ -20,8 +20,10 @@ from shared.spdy.frames import (
 
 CHUNK_BYTES = 64 * 1024
 MAX_STREAMS = 512  # open at the same time: a port-forward has two for each connection
-# Of a stream, what nobody has read; then the connection is not read, and that its client leaves is not noticed.
-_MAX_WAITING_BYTES, _MAX_WAITING_PIECES = 1024 * 1024, 4096
+# Of all streams together, what nobody has read; then the connection is not read, and that its client leaves is not
+# noticed. A piece counts as more than its bytes, because a client may send single ones.
+_MAX_WAITING_BYTES, _PIECE_BYTES = 1024 * 1024, 256
+_MAX_HEADER_BYTES = 1024  # of a stream: they are kept as long as it is open
 _REFUSED_STREAM = 3
 _MAX_CLOSE_SECONDS = 5.0
 
@@ -32,17 +34,14 @@ class Stream:
     def __init__(self, session: "Session", number: int, headers: dict[str, str]) -> None:
         self._session, self._number = session, number
         self.headers, self.name = headers, headers.get("streamtype", "")
-        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_WAITING_PIECES)
-        self._waiting_bytes, self._read = 0, asyncio.Event()
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.waiting = 0  # bytes that `data` has not yielded, as the session counts them
         self._ended = False
 
     async def data(self) -> AsyncIterator[bytes]:
         """Yield what the client sends, until it ends the stream or leaves."""
-        while not (self._ended and self._pieces.empty()):
-            if (piece := await self._pieces.get()) is None:
-                return
-            self._waiting_bytes -= len(piece)
-            self._read.set()
+        while (piece := await self._pieces.get()) is not None:
+            self._session.count(self, -len(piece) - _PIECE_BYTES)
             yield piece
 
     async def send(self, data: bytes, *, fin: bool = False) -> None:
@@ -51,21 +50,18 @@ class Stream:
             part = data[start : start + MAX_PAYLOAD_BYTES]
             await self._session.write(Data(self._number, part, fin and start + len(part) == len(data)))
 
-    async def take(self, piece: bytes, *, fin: bool) -> None:
+    def take(self, piece: bytes, *, fin: bool) -> None:
         """Keep what has arrived for `data`."""
         if piece and not self._ended:
-            while self._waiting_bytes >= _MAX_WAITING_BYTES:
-                self._read.clear()
-                await self._read.wait()
-            self._waiting_bytes += len(piece)
-            await self._pieces.put(piece)
+            self._session.count(self, len(piece) + _PIECE_BYTES)
+            self._pieces.put_nowait(piece)
         if fin:
             self.end()
 
     def end(self) -> None:
         """Note that nothing more arrives. What has arrived stays for `data`, which ends behind it."""
-        self._ended = True
-        with suppress(asyncio.QueueFull):  # then `data` does not wait for a piece, and sees that this was the end
+        if not self._ended:
+            self._ended = True
             self._pieces.put_nowait(None)
 
 
@@ -78,6 +74,7 @@ class Session:
         self._streams: dict[int, Stream] = {}
         self._opened: asyncio.Queue[Stream | None] = asyncio.Queue()
         self._changed = asyncio.Event()
+        self._waiting, self._read_on = 0, asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.closed = asyncio.Event()
 
@@ -113,6 +110,14 @@ class Session:
     def forget(self, stream: Stream) -> None:
         """Note that a stream is not used any more."""
         self._streams = {number: other for number, other in self._streams.items() if other is not stream}
+        self.count(stream, -stream.waiting)
+
+    def count(self, stream: Stream, size: int) -> None:
+        """Note that so many bytes more (less than 0: fewer) of a stream wait to be read."""
+        stream.waiting += size
+        self._waiting += size
+        if self._waiting < _MAX_WAITING_BYTES:
+            self._read_on.set()
 
     async def write(self, frame: Frame) -> None:
         """Send a frame. Raises OSError."""
@@ -132,6 +137,9 @@ class Session:
             while data := await self._reader.read(CHUNK_BYTES):
                 for frame in self._decoder.feed(data):
                     await self._take(frame)
+                    while self._waiting >= _MAX_WAITING_BYTES:
+                        self._read_on.clear()
+                        await self._read_on.wait()
         except (OSError, SpdyProtocolError):
             return
         finally:
@@ -143,7 +151,10 @@ class Session:
 
     async def _take(self, frame: Frame) -> None:
         match frame:
-            case SynStream() if max(len(self._streams), self._opened.qsize()) >= MAX_STREAMS:
+            case SynStream() if (
+                max(len(self._streams), self._opened.qsize()) >= MAX_STREAMS
+                or sum(len(name) + len(value) for name, value in frame.headers) > _MAX_HEADER_BYTES
+            ):
                 await self.write(RstStream(frame.stream, _REFUSED_STREAM))
             case SynStream():
                 stream = Stream(self, frame.stream, dict(frame.headers))
@@ -156,7 +167,7 @@ class Session:
             case Ping():
                 await self.write(frame)
             case Data() if frame.stream in self._streams:
-                await self._streams[frame.stream].take(frame.payload, fin=frame.fin)
+                self._streams[frame.stream].take(frame.payload, fin=frame.fin)
             case RstStream() if frame.stream in self._streams:
                 self._streams.pop(frame.stream).end()
             case _:

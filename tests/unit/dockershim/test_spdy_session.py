@@ -76,3 +76,41 @@ async def test_what_nobody_reads_is_bounded() -> None:
             await asyncio.sleep(0)
         assert not session.closed.is_set()
         assert await read_slowly(stream) == b"x" * 40 * 64 * 1024
+
+
+async def test_what_nobody_reads_of_all_streams_together_is_bounded() -> None:
+    client, encoder = Client(), FrameEncoder()
+    for number in range(1, 80, 2):
+        client.reader.feed_data(encoder.encode(SynStream(number, (("streamtype", str(number)),))))
+        client.reader.feed_data(encoder.encode(Data(number, b"x" * 64 * 1024)))
+    client.reader.feed_eof()
+    async with Session(client.reader, client) as session:  # type: ignore[arg-type]
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert not session.closed.is_set()
+        assert session.find("29") is not None and session.find("39") is None
+        for number in range(1, 80, 2):
+            session.forget(await session.wait_for(str(number)))  # a stream that nobody uses any more makes room
+        await asyncio.wait_for(session.closed.wait(), 1.0)
+
+
+async def test_single_bytes_that_nobody_reads_are_bounded() -> None:
+    client, encoder = Client(), FrameEncoder()
+    client.reader.feed_data(encoder.encode(SynStream(1, (("streamtype", "stdin"),))))
+    client.reader.feed_data(encoder.encode(Data(1, b"x")) * 10_000)
+    client.reader.feed_eof()
+    async with Session(client.reader, client) as session:  # type: ignore[arg-type]
+        stream = await session.wait_for("stdin")
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert not session.closed.is_set()
+        assert await read_slowly(stream) == b"x" * 10_000
+
+
+async def test_a_stream_with_long_headers_is_refused() -> None:
+    client, encoder = Client(), FrameEncoder()
+    client.reader.feed_data(encoder.encode(SynStream(1, (("streamtype", "stdin"), ("port", "8" * 100_000)))))
+    client.reader.feed_data(encoder.encode(SynStream(3, (("streamtype", "error"),))))
+    async with Session(client.reader, client) as session:  # type: ignore[arg-type]
+        await session.wait_for("error")
+        assert session.find("stdin") is None
