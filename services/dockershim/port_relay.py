@@ -1,6 +1,7 @@
 """Connects standard input and output with a port of localhost: a program for the network namespace of a sandbox."""
 
 import os
+import select
 import socket
 import sys
 import threading
@@ -19,8 +20,17 @@ def _send(connection: socket.socket) -> None:
         return  # the port's side has ended, which the other direction sees
 
 
+def _end_with_the_shim() -> None:
+    """End the process when nobody has the other end of its output: a port that sends nothing would keep it."""
+    end = select.poll()
+    end.register(1, 0)  # the kernel reports POLLHUP in any case
+    end.poll()
+    os._exit(1)
+
+
 def main(port: int) -> int:
     """Copy both ways until the port's side ends. Returns the exit code; the reason of a failure is on stderr."""
+    threading.Thread(target=_end_with_the_shim, daemon=True).start()
     try:
         connection = socket.create_connection(("localhost", port), _CONNECT_SECONDS)
     except OSError as error:
