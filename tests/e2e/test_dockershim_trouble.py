@@ -12,8 +12,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from cri_api.v1 import api_pb2
 
 from services.dockershim.adapters.engine import Engine
+from services.dockershim.core.create_requests import Host, sandbox_body
 from services.dockershim.core.identity import CONTAINER, LOG_PATH, SANDBOX_ID, TYPE
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.model.runtime import ContainerState
@@ -150,6 +152,25 @@ async def test_somebody_elses_container_with_our_labels_is_neither_shown_nor_end
         assert (await engine.inspect(foreign))["State"]["Running"]
     finally:
         await engine.remove(foreign)
+
+
+async def test_a_sandbox_in_the_network_of_the_node_has_its_names_also_where_the_shim_is_killed_after_its_start(
+    docker: PrivateDocker, engine: Engine
+) -> None:
+    config = api_pb2.PodSandboxConfig(
+        metadata=api_pb2.PodSandboxMetadata(name="dns", namespace="n", uid="u"),
+        dns_config=api_pb2.DNSConfig(servers=["10.96.0.10"], searches=["svc", "n"], options=["ndots:5"]),
+    )
+    config.linux.security_context.namespace_options.network = api_pb2.NODE
+    settings = docker.settings()
+    body = sandbox_body(config, Host(settings.sandbox_image, settings.oom_score_floor), "", "")
+    sandbox = await engine.create("k8s_POD_dns_n_u_0", body)
+    try:
+        await engine.start(sandbox)
+        lines = Path((await engine.inspect(sandbox))["ResolvConfPath"]).read_text().splitlines()
+        assert sorted(lines) == ["nameserver 10.96.0.10", "options ndots:5", "search svc n"]
+    finally:
+        await engine.remove(sandbox)
 
 
 def image_without_layers(name: str) -> bytes:

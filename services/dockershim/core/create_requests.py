@@ -65,6 +65,10 @@ def sandbox_body(config: Any, host: Host, runtime_handler: str, allowed: str) ->
         "Sysctls": dict(config.linux.sysctls),
         **({"Runtime": runtime_handler} if runtime_handler else {}),
     }
+    if host_config["NetworkMode"] == "host" and config.HasField("dns_config"):
+        # Such a sandbox is ready once it runs: so is its resolv.conf, where a kill prevents that the shim writes it.
+        dns = config.dns_config
+        host_config |= {"Dns": [*dns.servers], "DnsSearch": [*dns.searches], "DnsOptions": [*dns.options]}
     user = user_of(security)
     return {
         "Image": host.sandbox_image,

@@ -67,6 +67,15 @@ def test_a_sandbox_with_the_namespaces_of_the_node_has_no_name_of_its_own() -> N
     assert "Hostname" not in body
 
 
+def test_docker_itself_gives_a_sandbox_in_the_network_of_the_node_its_resolv_conf() -> None:
+    dns = {"servers": ["10.96.0.10"], "searches": ["svc"], "options": ["ndots:5"]}
+    security = {"namespace_options": {"network": 2}}
+    pod = api_pb2.PodSandboxConfig(**{**POD, "linux": {"security_context": security}, "dns_config": dns})
+    host = sandbox_body(pod, HOST, "", "")["HostConfig"]
+    assert (host["Dns"], host["DnsSearch"], host["DnsOptions"]) == (["10.96.0.10"], ["svc"], ["ndots:5"])
+    assert "Dns" not in sandbox_of(**security)["HostConfig"]
+
+
 def test_a_container_shares_the_namespaces_of_its_sandbox() -> None:
     host = secured(namespace_options={"pid": 1})
     assert (host["NetworkMode"], host["IpcMode"], host["PidMode"]) == ("container:box", "container:box", "")
