@@ -27,7 +27,8 @@ echo $$ $! > "$PLACE/noted"
 mv "$PLACE/noted" "$PLACE/processes"
 $end
 kill $!
-touch "$tree/linux"
+printf '#!/bin/sh\n' > "$tree/linux"
+chmod +x "$tree/linux"
 """
 _MKE2FS = '#!/bin/sh\nfor disk; do case $disk in *.ext4) touch "$disk";; esac; done\n'
 _NO_DEBIAN = """\
