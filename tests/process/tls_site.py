@@ -122,7 +122,6 @@ class Site:
     @asynccontextmanager
     async def running(self, **more: Any) -> AsyncIterator[Running]:
         """A server with the main listener and client certificates asked for."""
-        (self.directory / "root/pods-api").mkdir(parents=True, exist_ok=True)  # as bootstrap does
         settings: dict[str, Any] = {
             "enable_server": True,
             "read_only_port": 0,

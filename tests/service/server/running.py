@@ -67,6 +67,7 @@ def pod_log(directory: Path, name: str = "0.log") -> Path:
 def configuration(directory: Path, **more: Any) -> EffectiveConfig:
     """Listeners on loopback without TLS files; what a test needs goes on top."""
     (directory / "run").mkdir(exist_ok=True)
+    (directory / "root/pods-api").mkdir(parents=True, exist_ok=True)  # as bootstrap does
     port, read_only_port, healthz_port = free_ports(3)
     config = EffectiveConfig(
         node_name="node-1",
