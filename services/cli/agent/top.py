@@ -79,10 +79,13 @@ def lacks_cpu(found: FoundUsage) -> bool:
 
 
 def with_cpu(before: FoundUsage, after: FoundUsage) -> FoundUsage:
-    """Return the reading `after` with the CPU usage since `before` for pods and containers that have none."""
+    """Return the reading `after` with the CPU usage since `before` for the node, pods and containers that have none."""
     pods = {pod.uid: pod for pod in before.pods}
+    cgroup = _with_cpu(before.node.cgroup, after.node.cgroup, after.node.read_at - before.node.read_at)
     return replace(
-        after, pods=tuple(_pod_with_cpu(pods[pod.uid], pod) if pod.uid in pods else pod for pod in after.pods)
+        after,
+        node=replace(after.node, cgroup=cgroup or after.node.cgroup),
+        pods=tuple(_pod_with_cpu(pods[pod.uid], pod) if pod.uid in pods else pod for pod in after.pods),
     )
 
 
