@@ -291,7 +291,7 @@ class CriRuntime:
     async def sandbox_stats(self) -> tuple[SandboxStats, ...]:
         """Return what each pod sandbox and its containers use (CRI ListPodSandboxStats)."""
         request = api_pb2.ListPodSandboxStatsRequest()
-        answer = await self._channel.call(self._channel.runtime, "ListPodSandboxStats", request, self._timeout)
+        answer = await self._lists.whole(self._channel.runtime, "ListPodSandboxStats", request)
         return tuple(map(decode_sandbox_stats, answer.stats))
 
     async def metric_descriptors(self) -> tuple[MetricDescriptor, ...]:
@@ -303,7 +303,7 @@ class CriRuntime:
     async def sandbox_metrics(self) -> tuple[SandboxMetrics, ...]:
         """Return the samples of each pod sandbox and its containers (CRI ListPodSandboxMetrics)."""
         request = api_pb2.ListPodSandboxMetricsRequest()
-        answer = await self._channel.call(self._channel.runtime, "ListPodSandboxMetrics", request, self._timeout)
+        answer = await self._lists.whole(self._channel.runtime, "ListPodSandboxMetrics", request)
         return tuple(map(decode_metrics, answer.pod_metrics))
 
     def events(self) -> AsyncIterator[RuntimeEvent]:

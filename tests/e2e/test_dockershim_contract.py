@@ -1,7 +1,6 @@
 """The runtime contract against Docker behind the shim."""
 
 import json
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,7 +10,7 @@ import pytest
 from shared.cri.interface import StreamOptions
 from tests.service.server.spdy_peer import Refused, SpdyPeer
 from tests.support.runtime.contract_world import RealWorld, World, started
-from tests.support.runtime.docker import PrivateDocker
+from tests.support.runtime.docker import PrivateDocker, private_docker
 from tests.unit.cri.runtime_contract import RuntimeContract
 
 pytestmark = pytest.mark.root
@@ -20,14 +19,8 @@ V4 = "v4.channel.k8s.io"
 
 @pytest.fixture(scope="module")
 def docker() -> Iterator[PrivateDocker]:
-    with tempfile.TemporaryDirectory(prefix="bkd", dir="/tmp") as directory:
-        made = PrivateDocker(Path(directory))
-        try:
-            made.start()
-            made.load_images()
-            yield made
-        finally:
-            made.stop()
+    with private_docker() as made:
+        yield made
 
 
 @pytest.fixture

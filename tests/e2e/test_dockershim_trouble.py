@@ -6,7 +6,6 @@ import json
 import logging
 import signal
 import tarfile
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from services.dockershim.core.identity import CONTAINER, LOG_PATH, SANDBOX_ID, T
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.model.runtime import ContainerState
 from tests.support.runtime.contract_world import RealWorld, look, started, until
-from tests.support.runtime.docker import PrivateDocker
+from tests.support.runtime.docker import PrivateDocker, private_docker
 from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS
 from tools.oci_image import BUSYBOX_IMAGE
 
@@ -31,14 +30,8 @@ ALLOWED_SECONDS = 1.0  # for each request to a Docker that hangs
 
 @pytest.fixture(scope="module")
 def docker() -> Iterator[PrivateDocker]:
-    with tempfile.TemporaryDirectory(prefix="bkd", dir="/tmp") as directory:
-        made = PrivateDocker(Path(directory))
-        try:
-            made.start()
-            made.load_images()
-            yield made
-        finally:
-            made.stop()
+    with private_docker() as made:
+        yield made
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +224,16 @@ def _end(process: subprocess.Popen[bytes] | None) -> None:
 def _own_oom_score() -> int:
     """Return the lowest score that a process here may give to its children without CAP_SYS_RESOURCE."""
     return int(Path("/proc/self/oom_score_adj").read_text()) if os.geteuid() == 0 else 0
+
+
+@contextmanager
+def private_docker() -> Iterator[PrivateDocker]:
+    """Start a Docker that has the images of the tests, in a temporary directory, and stop it."""
+    with tempfile.TemporaryDirectory(prefix="bkd", dir="/tmp") as directory:
+        docker = PrivateDocker(Path(directory))
+        try:
+            docker.start()
+            docker.load_images()
+            yield docker
+        finally:
+            docker.stop()
