@@ -43,8 +43,10 @@ async def writing_backend() -> AsyncIterator[tuple[int, list[int]]]:
     """A runtime's stream that writes OUTPUT every few milliseconds until it is closed: its port, and how often it
     has written."""
     written: list[int] = []
+    sessions: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sessions[asyncio.current_task()] = writer
         await reader.readuntil(b"\r\n\r\n")
         writer.write(SWITCH)
         try:
@@ -59,7 +61,12 @@ async def writing_backend() -> AsyncIterator[tuple[int, list[int]]]:
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with listener:
-        yield listener.sockets[0].getsockname()[1], written
+        try:
+            yield listener.sockets[0].getsockname()[1], written
+        finally:  # a session that the end of the loop cancels leaves its transport open: the loop cannot be closed then
+            for writer in sessions.values():
+                writer.transport.abort()
+            await asyncio.gather(*(session for session in sessions if session))
 
 
 class ShyClient:
