@@ -109,9 +109,7 @@ class KubeadmMachine(MachineCluster):
             root="", state="/run/containerd", socket="", config_file="", cni_conf_dir="", bridge="cni0",
             pod_cidr="10.244.1.0/24",
         )  # fmt: skip
-        host = ContainerdHost(
-            may_lower_oom_score=True, overlay_works=True, has_iptables=True, has_portmap=True, has_apparmor=True
-        )
+        host = ContainerdHost(may_lower_oom_score=True, overlay_works=True, has_portmap=True, has_apparmor=True)
         machine.write("/etc/containerd/config.toml", _CONTAINERD)
         machine.write("/etc/cni/net.d/10-pods.conflist", render_network(embedded, host))
         machine.must("systemctl", "restart", "containerd")

@@ -31,7 +31,7 @@ SHOWN = {
 REPLACED = ["systemctl kill --kill-who=main --signal=USR1 bulkhead.service", "systemctl restart bulkhead.service"]
 STOPPED_SLICES = "systemctl stop kubepods-besteffort.slice kubepods-burstable.slice kubepods.slice"
 REMOVED = "rm -rf --one-file-system /run/bulkhead /var/lib/bulkhead /var/log/bulkhead"
-NETWORK_PLUGINS = ContainerdMachine(may_lower_oom_score=True, overlay_works=True, has_iptables=True, has_portmap=True,
+NETWORK_PLUGINS = ContainerdMachine(may_lower_oom_score=True, overlay_works=True, has_portmap=True,
                                     has_apparmor=False)  # fmt: skip
 STOPPED = ["deb-systemd-invoke restart bulkhead.service"]
 # Variables of a shell with which `bulkhead config check` would check another agent than that of the unit.

@@ -1,10 +1,13 @@
 """The utility chains in a network namespace of their own, made by the iptables and ip6tables of this machine."""
 
 import asyncio
+import os
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -104,3 +107,16 @@ async def test_chains_and_rules_are_made_once_and_again_after_a_flush(
     for program in families:  # as a restarted process does
         await again._set_up(program)
     assert await complete()
+
+
+def test_that_masquerading_works_is_found_out_without_a_change(namespace: tuple[str, ...], tmp_path: Path) -> None:
+    *enter, kind = namespace
+    (tmp_path / "iptables").symlink_to(f"/usr/sbin/iptables-{kind}")
+    program = "from shared.host.masquerading import masquerading_failure as failure; print(repr(failure()))"
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    shown = subprocess.run(
+        [*enter, "env", f"PATH={path}", sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == "''\n"
+    saved = subprocess.run([*enter, f"iptables-{kind}-save"], capture_output=True, text=True, check=True)
+    assert "MASQUERADE" not in saved.stdout

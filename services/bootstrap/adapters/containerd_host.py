@@ -8,6 +8,7 @@ from pathlib import Path
 from services.bootstrap.core.containerd_config import OLDEST_CONTAINERD, Machine, read_version
 from shared.config.effective import HANDLERS, EmbeddedContainerd
 from shared.host.capabilities import CAP_SYS_RESOURCE, has_capability
+from shared.host.masquerading import masquerading_failure
 from shared.host.mountinfo import containing, parse
 from shared.host.selinux import container_file_label, policy_has_label, selinux_enabled
 
@@ -23,9 +24,9 @@ def look(embedded: EmbeddedContainerd) -> Machine:
     return Machine(
         may_lower_oom_score=has_capability(CAP_SYS_RESOURCE),
         overlay_works=_file_system_of(Path(embedded.root)) not in ("overlay", "fuse.fuse-overlayfs", "nfs", "nfs4"),
-        has_iptables=shutil.which("iptables") is not None,
         has_portmap=(Path(embedded.cni_bin_dir) / "portmap").exists(),
         has_apparmor=Path("/sys/module/apparmor/parameters/enabled").exists() and bool(shutil.which("apparmor_parser")),
+        masquerading_failure=masquerading_failure(),
         has_selinux=selinux_enabled() and policy_has_label(container_file_label()),
         handlers=tuple(name for name in HANDLERS if shutil.which(name)),
         containerd_version=_read_version(embedded.path),

@@ -31,5 +31,5 @@ def write_containerd_files(config: EffectiveConfig) -> None:
     write_atomically(Path(embedded.config_file), text.encode())
     network = render_network(embedded, facts)
     write_atomically(Path(embedded.cni_conf_dir) / "10-bulkhead.conflist", network.encode())
-    if not facts.has_iptables:
-        log.warning("iptables is not installed: pods reach this node only, and host ports do not work")
+    if facts.masquerading_failure:
+        log.warning("%s: pods reach this node only, and host ports do not work", facts.masquerading_failure)

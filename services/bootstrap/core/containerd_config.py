@@ -24,9 +24,9 @@ class Machine(Struct, frozen=True, kw_only=True):
 
     may_lower_oom_score: bool  # CAP_SYS_RESOURCE
     overlay_works: bool  # the root directory may hold an overlay's upper layer
-    has_iptables: bool  # masquerading and host ports can be set up
     has_portmap: bool  # the CNI plugin for host ports is installed
     has_apparmor: bool
+    masquerading_failure: str = ""  # why neither masquerading nor host ports can be set up
     has_selinux: bool = False  # SELinux is on; its policy and the root directory have the labels of containers
     handlers: tuple[str, ...] = ("runc",)  # the programs for containers that are installed: runc, crun
     containerd_version: tuple[int, int] = OLDEST_CONTAINERD
@@ -167,7 +167,7 @@ def render_network(embedded: EmbeddedContainerd, machine: Machine) -> str:
         "type": "bridge",
         "bridge": embedded.bridge,
         "isGateway": True,
-        "ipMasq": machine.has_iptables,
+        "ipMasq": not machine.masquerading_failure,
         "hairpinMode": True,
         "ipam": {
             "type": "host-local",
@@ -177,7 +177,7 @@ def render_network(embedded: EmbeddedContainerd, machine: Machine) -> str:
         },
     }
     plugins = [bridge]
-    if machine.has_portmap and machine.has_iptables:
+    if machine.has_portmap and not machine.masquerading_failure:
         plugins.append({"type": "portmap", "capabilities": {"portMappings": True}})
     return json.dumps({"cniVersion": "0.4.0", "name": embedded.bridge, "plugins": plugins}, indent=2) + "\n"
 

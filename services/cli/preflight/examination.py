@@ -17,6 +17,7 @@ from services.cli.preflight.configuration import read_configuration
 from services.cli.preflight.findings import Finding, PodVerdict, Report, Section, Severity
 from services.cli.preflight.machine import disk_findings, machine_findings, port_findings, running_agent
 from services.cli.preflight.pod_files import read_named_pods
+from services.cli.preflight.pod_network import network_findings
 from services.cli.preflight.pod_verdicts import NodeSupport, verdicts
 from services.cli.preflight.runtime import runtime_findings
 from services.cli.preflight.serving_name import serving_name_findings
@@ -62,6 +63,7 @@ def examine(options: Options) -> Report:
         checks += [
             _Check("the agent", Section.MACHINE, lambda: running_agent(config.run_dir)),
             _Check("the runtime", Section.RUNTIME, lambda: runtime_findings(config, options.timeout)),
+            _Check("the network of the pods", Section.RUNTIME, lambda: network_findings(config)),
             _Check("logind", Section.MACHINE, lambda: shutdown_findings(config, options.timeout)),
             _Check("the serving certificate", Section.CLUSTER, lambda: serving_name_findings(config, time.time())),
             _Check("the ports", Section.PORTS, lambda: port_findings(config)),

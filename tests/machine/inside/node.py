@@ -21,6 +21,7 @@ from services.bootstrap.core.containerd_config import Machine, render_network
 from shared.config.effective import EmbeddedContainerd
 from shared.cri.client import CriRuntime
 from shared.cri.interface import RuntimeCallError
+from shared.host.masquerading import masquerading_failure
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 from tools.containerd import answers, import_images
@@ -96,8 +97,8 @@ def swap_on() -> None:
 
 def install_with_systemd_driver() -> None:
     """Debian's containerd as a service, and the unit of the package, with the cgroup driver systemd; enabled."""
-    machine = Machine(may_lower_oom_score=True, overlay_works=True, has_iptables=True, has_portmap=True,
-                      has_apparmor=False)  # fmt: skip
+    machine = Machine(may_lower_oom_score=True, overlay_works=True, has_portmap=True,
+                      has_apparmor=False, masquerading_failure=masquerading_failure())  # fmt: skip
     network = EmbeddedContainerd(root="", state="/run/containerd", socket="", config_file="", cni_conf_dir="",
                                  bridge="pods0", pod_cidr="10.88.0.0/24")  # fmt: skip
     for path, text in (

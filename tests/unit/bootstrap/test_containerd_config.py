@@ -15,12 +15,12 @@ EMBEDDED = EmbeddedContainerd(
     pod_cidr="10.7.0.0/16",
 )  # fmt: skip
 ABLE = Machine(
-    may_lower_oom_score=True, overlay_works=True, has_iptables=True, has_portmap=True, has_apparmor=True,
+    may_lower_oom_score=True, overlay_works=True, has_portmap=True, has_apparmor=True,
     handlers=("runc", "crun"), containerd_version=(1, 6),
 )  # fmt: skip
 POOR = Machine(
-    may_lower_oom_score=False, overlay_works=False, has_iptables=False, has_portmap=True, has_apparmor=False,
-    handlers=("runc",), containerd_version=(1, 6),
+    may_lower_oom_score=False, overlay_works=False, has_portmap=True, has_apparmor=False,
+    masquerading_failure="iptables is not installed", handlers=("runc",), containerd_version=(1, 6),
 )  # fmt: skip
 
 
@@ -132,4 +132,4 @@ def test_host_ports_need_iptables(machine: Machine, plugins: list[str]) -> None:
     network = json.loads(render_network(EMBEDDED, machine))
     assert [plugin["type"] for plugin in network["plugins"]] == plugins
     assert network["plugins"][0]["ipam"]["ranges"] == [[{"subnet": "10.7.0.0/16"}]]
-    assert network["plugins"][0]["ipMasq"] is machine.has_iptables
+    assert network["plugins"][0]["ipMasq"] is (machine is ABLE)
