@@ -4,7 +4,7 @@ import errno
 import json
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,20 +60,25 @@ def end(machine: IscsiMachine) -> None:
     for uid in machine.directories.uids():
         machine.stop(uid)
     assert wait_until(lambda: is_unused(machine.device) or bool(machine.left()), WAIT_SECONDS)
-    assert wait_until(lambda: detached(machine), WAIT_SECONDS)
+    assert wait_until(lambda: has_detached(machine.detach), WAIT_SECONDS)
     assert machine.left() == []
     assert wait_until(lambda: is_unused(machine.device), WAIT_SECONDS), f"{machine.device} is in use"
 
 
-def detached(machine: IscsiMachine) -> bool:
+def has_detached(detach: Callable[[], None]) -> bool:
     """Return whether the disk could be detached: the mount namespace of another test may keep its mount a while."""
     try:
-        machine.detach()
+        detach()
     except OSError as error:
         if error.errno != errno.EBUSY:
             raise
         return False
     return True
+
+
+def unmount(machine: IscsiMachine, spec: VolumeSpec) -> None:
+    """Unmount the device of one volume, again while it is in use, as the next pass over the volumes does."""
+    assert wait_until(lambda: has_detached(lambda: machine.plugin.unmount_device(spec.volume_name)), WAIT_SECONDS)
 
 
 def test_a_disk_is_logged_in_to_once_shared_by_pods_and_logged_out_of_after_the_last_one(machine: IscsiMachine) -> None:
@@ -195,14 +200,14 @@ def test_a_session_of_others_is_used_and_stays_while_another_disk_of_it_is_in_us
     machine.start("a", inline())
     assert machine.calls() == ["iface -I default -o show"]
     machine.stop("a")
-    machine.detach()
+    assert wait_until(lambda: has_detached(machine.detach), WAIT_SECONDS)
     assert (machine.calls(), len(machine.sessions())) == ([], 1)
     assert (machine.world / "sys/block" / Path(machine.device).name / "device/delete").read_text() == "1"
     subprocess.run(["umount", str(mine)], check=True)
     machine.start("a", inline())
     machine.start("b", inline(lun=1))
     machine.stop("a")
-    machine.plugin.unmount_device(inline().volume_name)
+    unmount(machine, inline())
     assert len(machine.sessions()) == 1  # the other volume has it
     end(machine)
 
@@ -242,7 +247,7 @@ def test_two_volumes_with_one_disk_or_one_interface_do_not_end_each_other(
     machine.start("b", persistent(targetPortal=OTHER))
     machine.start("a", inline())
     machine.stop("a")
-    machine.plugin.unmount_device(inline().volume_name)
+    unmount(machine, inline())
     assert not (machine.world / "sys/block" / Path(other).name / "device/delete").read_text().strip()
     end(machine)
 
