@@ -68,7 +68,7 @@ def pod_row(facts: PodFacts) -> PodRow:
     else:
         running = _running_in_runtime(facts)
         state, waits_for = ("Running", "") if running else (_NO_STATUS, "podsync, which does not answer")
-        ready, restarts = len(running), 0
+        ready, restarts = len(running), _restarts_in_runtime(facts)
     return PodRow(
         namespace=str(named[0].get("namespace") or "default") if named else "",
         name=str(named[0]["name"]) if named else facts.uid,
@@ -103,6 +103,13 @@ def one_line(text: Any) -> str:
 def _restarts(status: dict[str, Any]) -> int:
     kinds = ("initContainerStatuses", "containerStatuses")
     return sum(int(one.get("restartCount") or 0) for kind in kinds for one in status.get(kind) or [])
+
+
+def _restarts_in_runtime(facts: PodFacts) -> int:
+    newest: dict[str, int] = {}
+    for one in facts.runtime.get("containers") or []:
+        newest[one["name"]] = max(newest.get(one["name"], 0), int(one.get("restart_count") or 0))
+    return sum(newest.values())
 
 
 def _running_in_runtime(facts: PodFacts) -> set[str]:

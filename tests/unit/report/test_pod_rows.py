@@ -183,6 +183,17 @@ def test_without_podsync_a_row_shows_what_the_runtime_has() -> None:
     assert (unknown.state, unknown.waits_for) == ("Unknown", "podsync, which does not answer")
 
 
+def test_without_podsync_the_restarts_are_those_of_the_newest_instances() -> None:
+    instances = [
+        {"name": "a", "state": "RUNNING", "restart_count": 3},
+        {"name": "a", "state": "EXITED", "restart_count": 2},
+        {"name": "b", "state": "RUNNING"},
+        {"name": "init", "state": "EXITED", "restart_count": 1},
+    ]
+    runtime = {"name": "web", "namespace": "shop", "containers": instances}
+    assert pod_row(PodFacts(uid="u", runtime=runtime, status_known=False)).restarts == 4
+
+
 def test_text_of_a_pod_is_one_line_without_control_characters_and_bounded() -> None:
     assert one_line("a\n b\x1b[31m\ud800") == "a b\\x1b[31m\\ud800"
     assert len(one_line("x" * 10_000)) == 300
