@@ -53,22 +53,16 @@ class UsageReader:
         self._complete = False
         self._read_now = asyncio.Event()
         self._rates = CpuRates()
-        self._reading = asyncio.Lock()
+        self._pods_due = asyncio.Event()
+        self._reading_node, self._reading_pods = asyncio.Lock(), asyncio.Lock()  # the runtime may be slow with pods
         self._errors = PodErrors(log, context.bus.trouble, context.clock)
         self._bus.answer(GetUsage, self.answer)
 
     async def run(self) -> None:
         """Read until cancelled."""
-        while True:
-            with self._errors.contained("", "the reading of usage"):
-                async with self._reading:
-                    node = await self._read_node()
-                    await self._source.watch_memory(node, self._read_now.set)
-                    if self._clock.monotonic() - self._requested_at < INTEREST_SECONDS:
-                        await self._read_pods()
-                        self._files.begin(self._pods)
-            self._bus.progress(LOOP)
-            await wait_for(self._read_now, READ_SECONDS)
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self._keep_node())
+            loops.create_task(self._keep_pods())
 
     def listed(self) -> None:
         """Note that all pods of the runtime are known now."""
@@ -76,14 +70,15 @@ class UsageReader:
 
     async def answer(self, request: GetUsage) -> FoundUsage:
         """Answer GetUsage, after a new reading where the last one is too old."""
-        async with self._reading:
-            oldest = self._clock.monotonic() - request.max_age_seconds
+        async with self._reading_node:
             node = self._node.get("node")
-            if node is None or node.read_at < oldest:
+            if node is None or node.read_at < self._clock.monotonic() - request.max_age_seconds:
                 node = await self._read_node()
-            if not request.pods:
-                return FoundUsage(node=node)
-            self._requested_at = self._clock.monotonic()
+        if not request.pods:
+            return FoundUsage(node=node)
+        self._requested_at = self._clock.monotonic()
+        async with self._reading_pods:
+            oldest = self._clock.monotonic() - request.max_age_seconds
             if self._pods_read_at < oldest or not self._complete:
                 await self._read_pods()
         if request.max_age_files_seconds is None:
@@ -98,6 +93,26 @@ class UsageReader:
         """Begin no more readings."""
         self._files.close()
         self._source.close()
+
+    async def _keep_node(self) -> None:
+        while True:
+            with self._errors.contained("", "the reading of usage"):
+                async with self._reading_node:
+                    node = await self._read_node()
+                    await self._source.watch_memory(node, self._read_now.set)
+                if self._clock.monotonic() - self._requested_at < INTEREST_SECONDS:
+                    self._pods_due.set()
+            self._bus.progress(LOOP)
+            await wait_for(self._read_now, READ_SECONDS)
+
+    async def _keep_pods(self) -> None:
+        while True:
+            await self._pods_due.wait()
+            self._pods_due.clear()
+            with self._errors.contained("", "the reading of the usage of pods"):
+                async with self._reading_pods:
+                    await self._read_pods()
+                self._files.begin(self._pods)
 
     async def _read_node(self) -> NodeUsage:
         read = await self._source.read_node(self._mountpoints())

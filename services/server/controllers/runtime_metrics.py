@@ -1,17 +1,15 @@
 """Reads from the runtime what /metrics/cadvisor shows of pods and containers (gate PodAndContainerStatsFromCRI)."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from math import inf
 
 from services.server.core.metrics.runtime_metrics import RuntimeFamily, runtime_families, unknown_metrics
+from shared.cri.cgroups_instead import CgroupsInstead
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.cri.usage import MetricDescriptor
 from shared.model.runtime import RuntimePod
 from shared.time.clock import Clock
-
-log = logging.getLogger(__name__)
 
 MAX_AGE_SECONDS = 2.0  # of an answer of the runtime that is shown again
 
@@ -26,7 +24,7 @@ class RuntimeMetrics:
         self._last: dict[str, RuntimeFamily] | None = None
         self._read_at = -inf
         self._reading = asyncio.Lock()
-        self._warned = False
+        self._cgroups = CgroupsInstead("/metrics/cadvisor")
 
     async def read(self) -> dict[str, RuntimeFamily] | None:
         """Return the metrics by name; None = the runtime has no such calls. Raises RuntimeCallError."""
@@ -45,13 +43,7 @@ class RuntimeMetrics:
         except RuntimeCallError as error:
             if error.code != "Unimplemented":
                 raise
-            if not self._warned:
-                self._warned = True
-                log.warning(
-                    "PodAndContainerStatsFromCRI: the runtime has no %s: /metrics/cadvisor is read from cgroups (use a "
-                    "newer runtime, or switch the feature gate off)",
-                    error.method,
-                )
+            self._cgroups.warn(f"has no {error.method}")
             return None
-        self._warned = False
+        self._cgroups.answered()
         return runtime_families(self._descriptors, metrics, self._pods())

@@ -1,10 +1,13 @@
 """With the feature gate PodAndContainerStatsFromCRI the usage of pods is what the runtime reports (node.md 7.1)."""
 
+import asyncio
+
 import pytest
 
 from bus.interface import RequestRefusedError
 from bus.messages.cgroup_details import FoundCgroups, GetCgroups
 from bus.messages.usage import GetUsage, PodUsage
+from services.pleg.adapters.reported_usage import RUNTIME_SECONDS
 from services.pleg.controllers.usage_reader import READ_SECONDS
 from shared.cri.usage import ReportedInterface, ReportedPressure, ReportedShare, ReportedUsage, SandboxStats
 from shared.model.frozen_copy import replace
@@ -117,6 +120,31 @@ async def test_another_error_of_the_runtime_is_no_reason_to_read_cgroups() -> No
         with pytest.raises(RequestRefusedError):
             await ask(world, FRESH)
         assert world.usage.readings == 0
+        assert (await the_pod(world)).processes == 19
+
+
+@on_virtual_time
+async def test_a_runtime_that_hangs_delays_no_reading_of_the_node_and_pods_are_read_from_cgroups(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world, _ = await with_reported_pod()
+    async with world:
+        await the_pod(world)
+        await world.pass_time(1.0)
+        hang = world.runtime.hang("ListPodSandboxStats")
+        asking = asyncio.create_task(ask(world, FRESH))
+        await world.until(hang.reached.is_set)
+        of_node = asyncio.create_task(ask(world, GetUsage(max_age_seconds=0.0, pods=False)))
+        assert await world.until(of_node.done, within=RUNTIME_SECONDS / 4) == 0.0
+        await world.pass_time(RUNTIME_SECONDS / 4)
+        world.usage.notify()
+        await world.until(lambda: world.node_usage.state["node"].read_at > of_node.result().node.read_at, within=0.5)
+        assert not asking.done()
+        await world.pass_time(RUNTIME_SECONDS)
+        [pod] = asking.result().pods
+        assert pod.cgroup is not None and pod.cgroup.cpu_nanoseconds == SECOND
+        assert "did not answer ListPodSandboxStats within 2 s: usage of pods is read from cgroups" in caplog.text
+        hang.release.set()
         assert (await the_pod(world)).processes == 19
 
 
