@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
+_TO_ESCAPE = re.compile(r"[ \t\n\\]")
 
 
 class MountPoint(Struct, frozen=True):
@@ -27,10 +28,14 @@ class MountPoint(Struct, frozen=True):
     super_options: frozenset[str] = frozenset()
 
 
-def parse(text: str) -> tuple[MountPoint, ...]:
-    """Return all mounts in the order of the table; lines of another format are left out."""
+def parse(text: str, path: str = "") -> tuple[MountPoint, ...]:
+    """Return all mounts, or those at or under a path, in the order of the table; lines of another format are left
+    out."""
     mounts = []
+    named = f" {_escaped(path)}"  # reading the fields of each line would cost milliseconds for a table of many pods
     for line in text.split("\n"):
+        if named not in line:
+            continue
         before, separator, after = line.partition(" - ")
         fields = before.split(" ")
         if not separator or len(fields) < 6:
@@ -46,7 +51,8 @@ def parse(text: str) -> tuple[MountPoint, ...]:
             source=_unescaped(of_filesystem[1]) if len(of_filesystem) > 1 else "",
             super_options=frozenset(of_filesystem[2].split(",") if len(of_filesystem) > 2 else ()),
         )
-        mounts.append(mount)
+        if not path or _is_at_or_under(mount, path):
+            mounts.append(mount)
     return tuple(mounts)
 
 
@@ -61,9 +67,17 @@ def _unescaped(field: str) -> str:
     return _OCTAL.sub(lambda match: chr(int(match[1], 8)), field)
 
 
+def _escaped(path: str) -> str:
+    return _TO_ESCAPE.sub(lambda match: f"\\{ord(match[0]):03o}", path)
+
+
+def _is_at_or_under(mount: MountPoint, path: str) -> bool:
+    return mount.path == path or mount.path.startswith(path.rstrip("/") + "/")
+
+
 def below(mounts: Iterable[MountPoint], path: str) -> list[str]:
     """Return the mount points at or under a path, deepest first."""
-    found = [mount.path for mount in mounts if mount.path == path or mount.path.startswith(path.rstrip("/") + "/")]
+    found = [mount.path for mount in mounts if _is_at_or_under(mount, path)]
     return sorted(found, key=lambda point: point.count("/"), reverse=True)
 
 

@@ -12,7 +12,7 @@ from services.volume.adapters.mounts import mount_huge_pages, mount_table, mount
 from services.volume.adapters.ownership import give_to_group
 from shared.files.tree_removal import RemovalProgress, remove_tree
 from shared.host.boot_id import boot_id
-from shared.host.mountinfo import below, containing
+from shared.host.mountinfo import below
 from shared.pods.directory import make_directory
 
 _MARKER = "ready"  # a file; for a volume of files on disk it contains the boot ID of the last set-up
@@ -87,13 +87,12 @@ def tear_down_at(path: Path, marker: Path, removed: RemovalProgress | None = Non
     remove_tree(marker)
     if not path.is_dir():
         return
-    table = mount_table()
-    for point in below(table, str(path)):
+    mounts = mount_table(path)
+    for point in below(mounts, str(path)):
         if point != str(path):
             raise OSError(errno.EBUSY, f"cannot delete directory {point}: it is a mount point")
-    mount = containing(table, str(path))
-    if mount is not None and mount.path == str(path):
-        if mount.filesystem not in ("tmpfs", "hugetlbfs"):
+    if mounts:
+        if mounts[-1].filesystem not in ("tmpfs", "hugetlbfs"):
             raise OSError(errno.EBUSY, f"cannot delete directory {path}: it is a mount point")
         unmount(path)
     remove_tree(path, removed)

@@ -97,7 +97,7 @@ class CsiBlockDirectories:
         """Remove everything of the PersistentVolume, after it was unstaged. Raises OSError where something is
         mounted."""
         staging, published = self.staging(name), self.target(name, "any").parent
-        if left := below(mount_table(), str(staging)):
+        if left := below(mount_table(staging), str(staging)):
             raise OSError(errno.EBUSY, f"kubernetes.io/csi: {left[0]} is still mounted after the driver answered")
         remove_tree(staging)
         if published.is_dir():

@@ -20,9 +20,10 @@ _libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctype
 _libc.umount2.argtypes = [ctypes.c_char_p, ctypes.c_int]
 
 
-def mount_table() -> tuple[MountPoint, ...]:
-    """Return every mount that this process sees. Raises OSError."""
-    return parse(Path("/proc/self/mountinfo").read_bytes().decode(errors="surrogateescape"))
+def mount_table(path: Path | None = None) -> tuple[MountPoint, ...]:
+    """Return every mount that this process sees, or only those at or under a path. Raises OSError."""
+    text = Path("/proc/self/mountinfo").read_bytes().decode(errors="surrogateescape")
+    return parse(text, "" if path is None else str(path))
 
 
 def mount_tmpfs(path: Path, *, size: int) -> None:
@@ -42,7 +43,7 @@ def resize_tmpfs(path: Path, size: int, *, grow: bool) -> bool:
     """Give the tmpfs that is mounted at exactly this path `size` bytes, where it has less and is to grow, or has more
     and is not to; return whether it was changed. Its options stay. Raises OSError: EINVAL where there is no tmpfs,
     ENOSPC where more is in use; then it stays as it is."""
-    mount = next((mount for mount in reversed(mount_table()) if mount.path == str(path)), None)
+    mount = next((mount for mount in reversed(mount_table(path)) if mount.path == str(path)), None)
     if mount is None or mount.filesystem != "tmpfs":
         raise OSError(errno.EINVAL, "no tmpfs is mounted here", str(path))
     found = os.statvfs(path)
@@ -82,7 +83,7 @@ def bind_to_itself(path: Path) -> None:
 
 def is_mount_point(path: Path) -> bool:
     """Return whether something is mounted at exactly this path, also on a file. Raises OSError."""
-    return any(mount.path == str(path) for mount in mount_table())
+    return any(mount.path == str(path) for mount in mount_table(path))
 
 
 def bind_with_options(source: Path, target: Path, options: Iterable[str]) -> None:

@@ -17,7 +17,6 @@ from shared.pods.directory import (
     VOLUMES,
     make_directory,
     make_pod_directory,
-    pod_directory,
     pods_directory,
 )
 
@@ -35,7 +34,7 @@ class PodDirectories:
 
     def pod(self, uid: str) -> Path:
         """Return `pods/<uid>`."""
-        return pod_directory(self._root_dir, _component(uid))
+        return self.pods / _component(uid)
 
     def empty_dir(self, uid: str, volume: str) -> Path:
         """Return the directory of the emptyDir."""
@@ -137,7 +136,7 @@ class PodDirectories:
         of volumes."""
         pod = self.pod(uid)
         volumes = pod / VOLUMES
-        mounted = below(mount_table(), str(pod))
+        mounted = below(mount_table(pod), str(pod))
         if any(Path(point).is_relative_to(volumes) for point in mounted):
             raise OSError(errno.EBUSY, "Orphaned pod found, but volumes are not cleaned up")
         if mounted:

@@ -78,3 +78,15 @@ def test_a_mount_on_a_path_with_odd_characters_is_one_mount(subtests: pytest.Sub
             assert below(table, "/pods") == [path]
             assert table[0].source == odd
             assert str(find_hierarchies(text).unified) == "/sys/fs/cgroup"
+
+
+def test_the_mounts_at_or_under_a_path_are_read_alone(subtests: pytest.Subtests) -> None:
+    for odd in ("", *ODD):
+        with subtests.test(odd):
+            path = f"/pods/a{odd}b"
+            points = ("/", "/pods", f"{path}c", path, f"{path}/x{odd}", f"/y{path}", path)
+            lines = [f"4{n} 27 0:3{n} / {escaped(point)} rw - tmpfs tmpfs rw\n" for n, point in enumerate(points)]
+            lines += [f"50 27 0:40 {escaped(path)} /bound rw - tmpfs {escaped(path)} rw\n"]
+            text = "".join(lines).encode(errors="surrogateescape").decode(errors="surrogateescape")
+            assert [mount.path for mount in parse(text, path)] == [path, f"{path}/x{odd}", path]
+            assert parse(text, "/") == parse(text)
