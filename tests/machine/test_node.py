@@ -5,7 +5,7 @@ tests/machine/inside/plan.py, in that order."""
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,7 @@ class Plan:
         self._phase: Phase | None = None
         self._broken = ""  # why no further phase is tried
         self._reasons: dict[tuple[str, str], str] = {}
+        self.seconds: dict[tuple[str, str], float] = {}  # of the checks that were tried
 
     def check(self, phase_name: str, check: str) -> None:
         """AssertionError with the reason where the check failed, or what comes before it."""
@@ -49,6 +50,7 @@ class Plan:
         done = self._inside("run", phase.name)
         for result in map(json.loads, done.stdout.splitlines()):
             self._reasons[phase.name, result["check"]] = result["reason"]
+            self.seconds[phase.name, result["check"]] = result["seconds"]
             verdict = "not ok" if result["reason"] else "ok"
             print(f"{verdict} {phase.name}: {result['check']} ({result['seconds']} s)")
         if self._reasons[phase.name, expected(phase)[0][1]]:
@@ -74,5 +76,8 @@ def plan(installed_root: Root, package: Path, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.mark.parametrize(("phase", "check"), expected())
-def test_in_the_machine(plan: Plan, phase: str, check: str) -> None:
-    plan.check(phase, check)
+def test_in_the_machine(plan: Plan, phase: str, check: str, record_property: Callable[[str, object], None]) -> None:
+    try:
+        plan.check(phase, check)
+    finally:  # the seconds of the test of a first check are those of the whole phase
+        record_property("seconds", plan.seconds.get((phase, check), 0.0))

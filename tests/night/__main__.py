@@ -2,11 +2,14 @@
 
 Without a name all parts run, one after the other. One that fails ends no other one; the last line names those that
 failed, and the exit code is then 1. `--list` prints the name and the command of each part, to run it by hand.
+Ctrl-C and SIGTERM interrupt the part that runs, which then removes what it has made; the exit code is 130.
+`build/night` has a junit file of each part that is one pytest.
 """
 
 import argparse
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +23,8 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
 
 @dataclass(frozen=True)
 class Part:
-    """One command, in the checkout, with these additions to the environment. `{scratch}` is a directory of its own."""
+    """One command, in the checkout, with these additions to the environment. `{scratch}` is a directory of its own,
+    `{part}` its name."""
 
     command: Sequence[str]
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -36,7 +40,8 @@ def python(*arguments: str, **variables: str) -> Part:
 
 def pytest(*files: str, **variables: str) -> Part:
     """Some files of tests."""
-    return python("pytest", "--basetemp={scratch}/t", "--durations=12", "--durations-min=5", *files, **variables)
+    shown = ("--durations=12", "--durations-min=5", "--junit-xml=build/night/{part}.xml")
+    return python("pytest", "--basetemp={scratch}/t", *shown, *files, **variables)
 
 
 # Some tests of each kind on crun, which the containerd of Debian 12 needs, and which runs in no hybrid cgroups.
@@ -97,12 +102,26 @@ def run_parts(parts: Mapping[str, Part]) -> list[str]:
     for name, part in parts.items():
         print(f"night: {name}: {part}", flush=True)
         with tempfile.TemporaryDirectory(prefix="bulkhead-", ignore_cleanup_errors=True) as scratch:
-            command = [word.replace("{scratch}", scratch) for word in part.command]
+            command = [word.replace("{scratch}", scratch).replace("{part}", name) for word in part.command]
             environment = {**os.environ, **part.variables}
             environment.pop("MAKEFLAGS", None)  # it has the ARGS of `make night`
-            if subprocess.run(command, cwd=CHECKOUT, env=environment, check=False).returncode:
+            began = time.monotonic()
+            if code := _run(command, environment):
                 failed.append(name)
+        verdict = f"failed with exit code {code}" if code else "passed"
+        print(f"night: {name}: {verdict} after {time.monotonic() - began:.0f} s", flush=True)
     return failed
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run it to its end; its exit code. One that is interrupted is waited for, because it removes what it has made."""
+    process = subprocess.Popen(command, cwd=CHECKOUT, env=environment, process_group=0)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait()
+        raise
 
 
 def main() -> int:
@@ -118,6 +137,8 @@ def main() -> int:
         print("\n".join(f"{name}: {part}" for name, part in chosen.items()))
         return 0
     os.environ.setdefault("NIGHT", "1")
+    for number in (signal.SIGINT, signal.SIGTERM):  # a run in the background ignores SIGINT, and so would its parts
+        signal.signal(number, signal.default_int_handler)
     os.environ.setdefault("FIRST_SEED", str(int(time.time())))
     try:
         failed = run_parts(chosen)

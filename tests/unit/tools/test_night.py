@@ -1,5 +1,7 @@
 """The night: what its parts run, and what it does where one fails."""
 
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import pytest
 
 from tests.night import __main__ as night
 from tests.night.__main__ import CHECKOUT, PARTS, Part, main
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 def python(code: str, **variables: str) -> Part:
@@ -29,7 +32,46 @@ def test_it_goes_on_after_a_part_that_fails_and_names_it_at_the_end(
     monkeypatch.setenv("NIGHT", "1")
     assert main() == 1
     assert ran.read_text().split() == ["a1", "b1", "c1"]
-    assert capsys.readouterr().err == "bulkhead: parts of the night failed: second\n"
+    shown = capsys.readouterr()
+    assert shown.err == "bulkhead: parts of the night failed: second\n"
+    verdicts = [line.partition(" after ")[0] for line in shown.out.splitlines() if " after " in line]
+    assert verdicts == ["night: first: passed", "night: second: failed with exit code 3", "night: third: passed"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_part_removes_what_it_has_made_before_the_night_ends(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    made = tmp_path / "made"
+    part = f"""
+import pathlib, time
+path = pathlib.Path({str(made)!r})
+path.touch()
+try:
+    print("made", flush=True)
+    time.sleep(30)
+finally:
+    time.sleep(0.5)  # longer than Python gives a child after Ctrl-C
+    path.unlink()
+"""
+    night = f"""
+import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a shell
+from tests.night import __main__ as night
+night.PARTS = {{"part": night.Part([sys.executable, "-c", {part!r}]), "next": night.Part(["false"])}}
+sys.argv = ["night"]
+sys.exit(night.main())
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", night], cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        while process.stdout.readline().strip() != "made":
+            assert process.poll() is None
+        process.send_signal(number)
+        shown, _ = process.communicate(timeout=WAIT_SECONDS)
+    assert process.returncode == 130
+    assert not made.exists() and "next" not in shown
 
 
 def test_each_part_runs_what_there_is() -> None:

@@ -1,0 +1,46 @@
+"""`python -m tests.machine.seconds FILE.xml ...` prints a table of Markdown: each check in a machine of the tests
+and its seconds, by the junit files of runs.
+
+These are in build/tests after `make test` or `make machine`, and in build/night. Of a check in several files the last
+one counts. What is not in tests/machine is left out, and so are checks that were skipped."""
+
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+_LANE = "tests.machine."
+
+
+def read_seconds(files: list[Path]) -> dict[tuple[str, str], float]:
+    """The seconds of each check that passed or failed, by its file and name: those that it has recorded itself, or
+    those of its test with what was made for it."""
+    found = {}
+    for file in files:
+        for case in ET.parse(file).iter("testcase"):
+            module = case.get("classname", "")
+            if not module.startswith(_LANE) or case.find("skipped") is not None:
+                continue
+            recorded = case.find("properties/property[@name='seconds']")
+            seconds = float((case if recorded is None else recorded).get("time" if recorded is None else "value", "0"))
+            found[module.removeprefix(_LANE), _sentence(case.get("name", ""))] = seconds
+    return found
+
+
+def render(found: dict[tuple[str, str], float]) -> str:
+    """The table, with a row for each file that has the sum of its checks, in the order of the run."""
+    lines = ["| check | seconds |", "|---|---|"]
+    for module in dict.fromkeys(module for module, _ in found):
+        checks = {name: seconds for (of, name), seconds in found.items() if of == module}
+        lines.append(f"| **`{module}.py`** | **{sum(checks.values()):.0f}** |")
+        lines += [f"| {name} | {seconds:.1f} |" for name, seconds in checks.items()]
+    return "\n".join(lines)
+
+
+def _sentence(name: str) -> str:
+    test, bracket, parameters = name.partition("[")
+    test = test.removeprefix("test_").replace("_", " ")
+    return f"{test}: {parameters.rstrip(']')}" if bracket else test
+
+
+if __name__ == "__main__":
+    print(render(read_seconds([Path(path) for path in sys.argv[1:]])))
