@@ -15,12 +15,14 @@ from services.podsync.adapters.calls.runtime_calls import RuntimeCalls
 from services.podsync.adapters.logs.log_clean_up import LogCleanUp
 from services.podsync.controllers.image_collection import ImageCollection
 from services.podsync.controllers.log_rotation import LogRotation
+from services.podsync.controllers.memory_throttles import MemoryThrottles
 from services.podsync.controllers.node_cgroups import NodeCgroups
 from services.podsync.controllers.process_placement import ProcessPlacement
 from services.podsync.core.images.image_collection import names_of
 from services.podsync.core.log_rotation import LogLimits, is_ours_alone, written_logs
 from services.podsync.core.machine import PodSync
 from shared.cri.interface import Runtime, RuntimeCallError
+from shared.model.objects import Object
 from shared.model.runtime import ContainerState
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ class Housekeeping:
         self._core, self._trouble = core, trouble
         self.all_known = False
         self._cgroups = NodeCgroups(calls.cgroups, config, core.active_pods, self._known, events.record, trouble)
+        self._throttles = MemoryThrottles(calls.cgroups, runtime, self._running)
         self._placement = ProcessPlacement(config, calls.cgroups.hierarchies, trouble)
         limits = LogLimits(size=config.container_log_max_size, files=config.container_log_max_files)
         self._rotation = LogRotation(runtime, clock, limits, config.container_log_max_workers, self._written_logs)
@@ -75,6 +78,7 @@ class Housekeeping:
         """Run all parts until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._cgroups.run())
+            tasks.create_task(self._throttles.run())
             tasks.create_task(self._placement.run())
             tasks.create_task(self._rotation.run(self._log_interval))
             tasks.create_task(self.image_collection.run())
@@ -87,6 +91,10 @@ class Housekeeping:
 
     def _known(self) -> KeysView[str] | None:
         return self._core.tracked.keys() if self.all_known else None
+
+    def _running(self) -> list[tuple[Object, str]]:
+        known = [tracked for tracked in self._core.tracked.values() if tracked.saved.pod]
+        return [(tracked.saved.pod, instance.id) for tracked in known for instance in tracked.observed.alive]
 
     def _fresh(self) -> Set[str] | None:
         """Return the UIDs of pods whose files stay; None until sources and runtime are complete, and while they are

@@ -4,6 +4,7 @@
 tests/machine/test_on_cgroup_v2.py runs this in a machine; it is not collected by itself.
 """
 
+import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -223,3 +224,20 @@ async def test_the_pod_that_grows_is_evicted_and_the_others_stay(stage: Stage) -
     for name in ("sure", "burst", "best"):
         kept = stage.get(paths.pod("default", name))
         assert (kept["status"]["phase"], status_of(kept, "c")["restartCount"]) == ("Running", 0), kept["status"]
+
+
+async def test_without_a_factor_containers_are_throttled_no_more(stage: Stage) -> None:
+    """As after a change from 1.36, which has a factor by default, to 1.37."""
+    throttled = own_cgroup(stage, "burst", "burstable"), own_cgroup(stage, "best", "besteffort")
+
+    def high() -> list[str]:
+        return [read(own, "memory.high") for own in throttled]
+
+    assert "max" not in high()
+    await stage.world.stop_supervisord()
+    stage.world.write_config(memoryThrottlingFactor=None)
+    await stage.world.start()
+    await stage.world.wait_for(lambda: high() == ["max", "max"], "memory.high to be max", 2 * WAIT_SECONDS)
+    # systemd writes what it has of each unit again.
+    await asyncio.to_thread(subprocess.run, ["systemctl", "daemon-reload"], check=True)
+    assert high() == ["max", "max"]

@@ -1,4 +1,5 @@
-"""Reads from the kernel the CPU and memory values of a pod's cgroup, and the memory in use in it (node.md 4.3).
+"""Reads from the kernel the CPU and memory values of a pod's cgroup, the memory in use in it, and whether one of its
+containers is throttled (node.md 4.3).
 
 Decides nothing. Blocks for microseconds: call it in a thread.
 """
@@ -44,13 +45,30 @@ def read_memory_usage(hierarchies: Hierarchies, name: str, container_id: str = "
     root = hierarchies.unified or hierarchies.by_controller["memory"]
     try:
         if container_id:
-            with os.scandir(root / relative) as entries:
-                relative = f"{relative}/{next(e.name for e in entries if e.is_dir() and container_id in e.name)}"
+            relative = _of_container(root, relative, container_id)
         if hierarchies.unified is not None:
             return int(_text(root / relative / "memory.current"))
         return _v1_memory(hierarchies, relative, "usage")
     except (OSError, ValueError, StopIteration):
         return None
+
+
+def is_throttled(hierarchies: Hierarchies, name: str, container_id: str) -> bool:
+    """Return whether the cgroup of this container, below the pod's cgroup of this name, has a memory.high. False on v1,
+    and where there is no such cgroup."""
+    if (root := hierarchies.unified) is None:
+        return False
+    try:
+        return _text(root / _of_container(root, name.strip("/"), container_id) / "memory.high") != "max"
+    except (OSError, StopIteration):
+        return False
+
+
+def _of_container(root: Path, relative: str, container_id: str) -> str:
+    """Return the path of the cgroup of a container below that of its pod. Raises OSError, StopIteration: there is
+    none."""
+    with os.scandir(root / relative) as entries:
+        return f"{relative}/{next(e.name for e in entries if e.is_dir() and container_id in e.name)}"
 
 
 def _v1_memory(hierarchies: Hierarchies, relative: str, what: str) -> int:

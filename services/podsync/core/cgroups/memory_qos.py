@@ -66,3 +66,9 @@ def throttled_at(request: int, limit: int, facts: NodeFacts) -> int | None:
         return None
     high = int((request + facts.memory_throttling_factor * (highest - request)) // _PAGE_BYTES) * _PAGE_BYTES
     return high if high > request else None
+
+
+def takes_throttles_back(facts: NodeFacts) -> bool:
+    """Return whether no container is throttled, and some may still have a memory.high of an earlier configuration: with
+    the gate off in Kubernetes 1.37, and with the gate on but without a factor."""
+    return facts.resets_memory_qos or (facts.memory_qos and not facts.memory_throttling_factor)

@@ -18,7 +18,6 @@ from shared.model.quantity import ZERO, Quantity
 from shared.podspec.containers import find_container
 from shared.podspec.resources import pod_level, resource_list
 
-_UNTHROTTLED = {"memory.high": "max"}
 _UNPROTECTED = {"memory.min": "0", "memory.low": "0"}  # of a container without a request
 
 
@@ -148,8 +147,6 @@ def _container_writes(pod: Object, updates: Sequence[ContainerUpdate], resource:
         resources = container_resources(pod, mixed, facts)
         if facts.protects_memory and resource == "memory" and requests[0] > requests[1] == ZERO:
             resources = {**resources, "unified": {**_UNPROTECTED, **resources.get("unified", {})}}
-        if facts.resets_memory_qos and resource == "memory":
-            resources = {**resources, "unified": {**_UNTHROTTLED, **resources.get("unified", {})}}
         sent = WriteContainer(container_id=update.container_id, resources=resources)
         (increases if new > old else decreases).append(sent)
     return [*decreases, *increases]

@@ -66,15 +66,6 @@ def test_without_memory_qos_a_request_is_in_no_file_of_the_pod() -> None:
     assert written("100m/64Mi -/256Mi", "100m/128Mi -/256Mi", facts) == [("container", 0)]
 
 
-def test_a_resize_with_the_gate_off_takes_back_a_throttle_that_was_set_with_it() -> None:
-    facts = NodeFacts(node_name="n", memory_capacity=8 << 30, resets_memory_qos=True)
-    pod = a_pod(containers=[a_container("c", resources=amounts("100m/64Mi -/512Mi"))])
-    for given, high in (("100m/64Mi -/256Mi", ["max"]), ("50m/64Mi -/512Mi", [None])):
-        update = ContainerUpdate(container="c", container_id="id", given=amounts(given))
-        sent = [write for write in resize_writes(pod, [update], None, facts) if isinstance(write, WriteContainer)]
-        assert [write.resources["unified"].get("memory.high") for write in sent] == high
-
-
 @pytest.mark.parametrize(
     ("placement", "sent"),
     [(PodPlacement(), {""}), (PodPlacement(containers={"c": ContainerPlacement(cpus=frozenset({2}))}), {"2"})],

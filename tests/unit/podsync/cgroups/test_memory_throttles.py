@@ -1,0 +1,85 @@
+"""memory.high of an earlier configuration is taken from running containers where none is throttled any more."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
+from services.podsync.controllers.memory_throttles import MemoryThrottles
+from services.podsync.core.node.node_facts import NodeFacts
+from shared.cri.interface import Message, RuntimeCallError
+from shared.metrics.registry import Registry
+from tests.unit.podsync.cgroups.test_node_cgroups import Clock
+from tests.unit.podsync.cgroups.test_node_cgroups import Runtime as RuntimeOfDriver
+from tests.unit.podsync.cgroups.test_v2_tree import PODS, tree
+
+POD = PODS[1]  # burstable
+IDS = ("aa1", "bb2", "cc3")
+UNTHROTTLED = {"unified": {"memory.high": "max"}}
+
+
+class Runtime(RuntimeOfDriver):
+    """Writes what it is asked to; refuses for the containers in `refuses`."""
+
+    def __init__(self, pod: Path) -> None:
+        super().__init__(driver="cgroupfs")
+        self._pod = pod
+        self.asked_for: list[str] = []
+        self.refuses: set[str] = set()
+
+    async def update_container_resources(self, container_id: str, resources: Message) -> None:
+        self.asked_for.append(container_id)
+        if container_id in self.refuses:
+            raise RuntimeCallError("UpdateContainerResources", "Unavailable", "no socket")
+        assert resources == UNTHROTTLED
+        (self._pod / container_id / "memory.high").write_text("max\n")
+
+
+class Stage:
+    """A pod with three containers, of which the first two are throttled."""
+
+    def __init__(self, root: Path, **facts: Any) -> None:
+        self.directory = root / "kubepods/burstable/podb-1"
+        for container_id, high in zip(IDS, ("4096", "8192", "max"), strict=True):
+            (self.directory / container_id).mkdir(parents=True)
+            (self.directory / container_id / "memory.high").write_text(f"{high}\n")
+        self.runtime = Runtime(self.directory)
+        self.running = [(POD, container_id) for container_id in IDS]
+        node = NodeFacts(node_name="n", **facts)
+        cgroups = PodCgroups(node, tree(root), self.runtime, Clock(), Registry())  # type: ignore[arg-type]
+        self.throttles = MemoryThrottles(cgroups, self.runtime, lambda: self.running)  # type: ignore[arg-type]
+
+    def high(self) -> list[str]:
+        return [(self.directory / container_id / "memory.high").read_text().strip() for container_id in IDS]
+
+
+@pytest.mark.parametrize("facts", [{"memory_qos": True}, {"resets_memory_qos": True}], ids=["no factor", "gate off"])
+async def test_running_containers_are_throttled_no_more_and_looked_at_once(
+    tmp_path: Path, facts: dict[str, bool]
+) -> None:
+    stage = Stage(tmp_path, **facts)
+    stage.runtime.refuses = {"aa1"}
+    await stage.throttles.take_back()
+    assert stage.high() == ["4096", "max", "max"]
+    stage.runtime.refuses = set()
+    await stage.throttles.take_back()
+    assert stage.high() == ["max", "max", "max"]
+    stage.runtime.asked_for = []
+    (stage.directory / "bb2/memory.high").write_text("4096")  # an administrator's
+    await stage.throttles.take_back()
+    assert stage.runtime.asked_for == []
+
+
+async def test_a_container_that_is_gone_is_no_reason_to_ask_the_runtime(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, memory_qos=True)
+    stage.running = [(POD, "dd4"), (PODS[0], "aa1")]
+    await stage.throttles.take_back()
+    assert stage.runtime.asked_for == [] and stage.high()[0] == "4096"
+
+
+@pytest.mark.parametrize("facts", [{"memory_qos": True, "memory_throttling_factor": 0.9}, {}], ids=["factor", "1.36"])
+async def test_what_the_configuration_in_force_throttles_stays(tmp_path: Path, facts: dict[str, Any]) -> None:
+    stage = Stage(tmp_path, **facts)
+    await stage.throttles.run()  # ends: there is nothing to take back
+    assert stage.high() == ["4096", "8192", "max"] and stage.runtime.asked_for == []
