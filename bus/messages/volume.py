@@ -37,8 +37,9 @@ class MountedVolume(Struct, frozen=True, kw_only=True):
     group: int | None = None
     error: str = ""  # text of the FailedMount message
     unsupported: bool = False  # no attempt can mount a volume of its type
-    # adverse conditions by its driver, the worst first, at most 16; none where it reports none, or nothing
-    health: tuple[VolumeHealth, ...] = ()
+    # adverse conditions by its driver, the worst first, at most 16; none where it reports none, or nothing. null = not
+    # read since volume has started: what was known stays
+    health: tuple[VolumeHealth, ...] | None = None
 
 
 class MountedVolumes(Struct, frozen=True, kw_only=True):

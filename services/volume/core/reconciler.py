@@ -305,7 +305,7 @@ class Reconciler:
             plugin=spec.plugin,
             requires_remount=spec.requires_remount,
             subpaths=before is not None and before.subpaths,
-            health=before.health if before is not None else (),
+            health=before.health if before is not None else None,
             unique_name=spec.unique_name,
             is_persistent="/" in operation.volume,
             attachable=spec.attachable,

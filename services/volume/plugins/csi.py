@@ -4,7 +4,6 @@ the device of a block volume is mapped for each pod (volumes.md 14).
 The record of a volume is written before the driver is called, and removed after the driver was called to unpublish it.
 """
 
-import contextlib
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from bus.messages.usage import FilesystemUsage
+from bus.messages.volume import VolumeHealth
 from services.volume.adapters.csi_block_directories import CsiBlockDirectories
 from services.volume.adapters.csi_client import CsiClient, UnknownDriverError, csi_client, is_final
 from services.volume.adapters.csi_records import CsiRecordError, has_record, load_record, remove_record, save_record
@@ -192,10 +192,12 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         with self._client(source.driver, f"{PREFIX}failed to get CSI client") as client:
             is_staged = bool(source.volume_name) and client.has("STAGE_UNSTAGE_VOLUME")
             staging = str(self._staged.path(source)) if is_staged else ""
-            health = None
+            health: tuple[VolumeHealth, ...] | None = ()
             if source.health == GET_VOLUME_HEALTH and client.has(GET_VOLUME_HEALTH):
-                with contextlib.suppress(PluginCallError):  # which is no recovery: what was known stays
+                try:
                     health = client.health(source.handle, str(target), staging)
+                except PluginCallError:  # which is no recovery: what was known stays
+                    health = None
             if not client.has("GET_VOLUME_STATS"):
                 return VolumeReading(None, health=health) if health is not None else None
             stats = client.usage(source.handle, str(target), staging)
@@ -298,5 +300,6 @@ def _spec(volume: CsiVolume, use: SELinuxUse | None = None) -> VolumeSpec | Refu
         tokens=tuple(key for _, key in volume.tokens),
         attachable=bool(volume.attachment),
         served_by=volume.driver,
+        reports_health=volume.health == GET_VOLUME_HEALTH,
         updates_limit=volume.updates_limit,
     )

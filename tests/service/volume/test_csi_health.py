@@ -31,7 +31,7 @@ async def ask(cluster: CsiCluster) -> FoundVolumeUsage:
     return await cluster.podsync.ask("volume", GetVolumeUsage(uid="a"), FoundVolumeUsage, 60)
 
 
-def health(cluster: CsiCluster) -> tuple[VolumeHealth, ...]:
+def health(cluster: CsiCluster) -> tuple[VolumeHealth, ...] | None:
     """What podsync follows."""
     return cluster.mounted.state["a"].volumes["v"].health
 
@@ -75,7 +75,7 @@ async def test_no_condition_is_longer_or_more_than_the_api_server_takes(cluster:
         await cluster.until_mounted("a")
         cluster.driver.health = [*reversed(reported), (csi_pb2.DATA_LOSS, "\N{EURO SIGN}" * 200, "\N{EURO SIGN}" * 400)]
         await until(cluster, lambda: health(cluster))
-        lost, *slow = health(cluster)
+        lost, *slow = health(cluster) or ()
         assert (lost.reason, lost.message) == ("\N{EURO SIGN}" * 85, "\N{EURO SIGN}" * 341)  # of 256 and 1024 bytes
         assert [each.reason for each in slow] == [f"R{n:02}" for n in range(15)]
 
@@ -115,7 +115,17 @@ async def test_after_a_restart_of_volume_the_health_is_read_again(cluster: CsiCl
         async with cluster.volume(gates=GATE, release="1.37"):
             cluster.run("a")
             await cluster.until_mounted("a")
+            await cluster.until(lambda: health(cluster) is None)  # until it is read: what podsync knows stays
             await until(cluster, lambda: health(cluster) == (SLOW,))
+
+
+async def test_a_driver_without_the_capability_reports_that_there_is_no_adverse_condition(cluster: CsiCluster) -> None:
+    cluster.driver.capabilities = (STAGE, STATS)
+    async with cluster.volume(gates=GATE, release="1.37"):
+        cluster.run("a")
+        await cluster.until_mounted("a")
+        assert health(cluster) is None
+        await until(cluster, lambda: health(cluster) == ())
 
 
 @pytest.mark.parametrize(

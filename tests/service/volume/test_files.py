@@ -39,6 +39,7 @@ async def test_the_default_service_account_volume(cluster: Cluster) -> None:
         await cluster.until_mounted("u", "access")
     expected = {
         name: MountedVolume(
+            health=(),
             state=VolumeState.MOUNTED,
             host_path=str(cluster.directory("u", name)),
             read_only=True,

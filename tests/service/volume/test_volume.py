@@ -38,12 +38,12 @@ async def test_all_volumes_of_a_pod_are_published_in_one_put(node: Node) -> None
     assert node.mounted.history == ["put u"]
     assert mounted == {
         "cache": MountedVolume(
-            state=VolumeState.MOUNTED, host_path=str(node.empty_dir("u", "cache")), selinux_relabel=True
+            health=(), state=VolumeState.MOUNTED, host_path=str(node.empty_dir("u", "cache")), selinux_relabel=True
         ),
         "logs": MountedVolume(
-            state=VolumeState.MOUNTED, host_path=str(node.empty_dir("u", "logs")), selinux_relabel=True
+            health=(), state=VolumeState.MOUNTED, host_path=str(node.empty_dir("u", "logs")), selinux_relabel=True
         ),
-        "host": MountedVolume(state=VolumeState.MOUNTED, host_path=str(node.host)),
+        "host": MountedVolume(state=VolumeState.MOUNTED, host_path=str(node.host), health=()),
     }
     assert node.empty_dir("u", "cache").is_dir()
 

@@ -101,7 +101,7 @@ def _mounted(volume: ActualVolume, spec: VolumeSpec) -> MountedVolume:
         block=spec.block,
         selinux_relabel=spec.selinux_relabel and volume.takes_labels,
         group=spec.group,
-        health=volume.health,
+        health=volume.health if spec.reports_health else (),
     )
 
 

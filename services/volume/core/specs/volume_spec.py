@@ -60,6 +60,7 @@ class VolumeSpec:
     node_path: str = ""
     node_check: str = ""  # the check of `node_path` that set-up makes, as an error names it; "" = none
     served_by: str = ""  # the driver that every call for the volume waits for; "" = none
+    reports_health: bool = field(default=False, compare=False)  # its driver may report adverse conditions
     updates_limit: bool = field(default=False, compare=False)  # its driver reports again how many the node takes
     claim: str = ""  # `<namespace>/<name>` of the PersistentVolumeClaim; "" = it has none
     group: int | None = field(default=None, compare=False)  # a supplemental group of the pods that use it

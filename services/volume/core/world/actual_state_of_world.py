@@ -28,7 +28,7 @@ class ActualVolume:
     error: str = ""  # of the last operation
     plugin: str = ""  # the name of the plugin that set it up; "" = only subpaths of it were found
     requires_remount: bool = False  # it is mounted and its content may change; the old one is used until then
-    health: tuple[VolumeHealth, ...] = ()  # adverse conditions by its driver
+    health: tuple[VolumeHealth, ...] | None = None  # adverse conditions by its driver; None = not read yet
     subpaths: bool = False  # something of it may be bound for a container, which goes first
     unique_name: str = ""  # of its device; "" = it has none
     capacity: int = 0  # bytes it was set up or expanded to; 0 = not known

@@ -12,7 +12,7 @@ LOST = VolumeHealth(status="DataLoss", reason="BadBlocks", message="2 blocks")
 SLOW = VolumeHealth(status="Degraded", reason="HighLatency")
 
 
-def volumes(**health: tuple[VolumeHealth, ...]) -> MountedVolumes:
+def volumes(**health: tuple[VolumeHealth, ...] | None) -> MountedVolumes:
     found = {name: MountedVolume(state=VolumeState.MOUNTED, health=each) for name, each in health.items()}
     return MountedVolumes(uid="u", volumes=found)
 
@@ -36,6 +36,11 @@ def test_the_volumes_with_adverse_conditions_are_shown_since_when_they_have_thes
 def test_without_an_adverse_condition_there_is_no_entry(now: MountedVolumes | None) -> None:
     shown = {"volumeHealth": volume_health(volumes(v=(SLOW,)), {}, now=1.0)}
     assert volume_health(now, shown, now=2.0) == []
+
+
+def test_a_volume_whose_health_is_not_read_yet_keeps_its_entry() -> None:
+    shown = {"volumeHealth": volume_health(volumes(v=(SLOW,)), {}, now=1.0)}
+    assert volume_health(volumes(v=None, w=None), shown, now=2.0) == shown["volumeHealth"]
 
 
 @pytest.mark.parametrize(
