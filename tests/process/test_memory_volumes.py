@@ -1,19 +1,21 @@
 """Memory-backed volumes of volume on real tmpfs mounts, which podsync has resized: sizes, refusals, kills."""
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bus.messages.podsync import NodeResources
 from bus.messages.streams import NODE_RESOURCES
 from bus.messages.volume import ResizedMemoryVolumes, ResizeMemoryVolumes
-from services.volume.adapters import root_dir
+from services.volume.adapters import mounts, root_dir
 from services.volume.adapters.mounts import mount_table, mount_tmpfs, resize_tmpfs, unmount
 from services.volume.controllers import memory_volume_requests
 from tests.service.volume.node import Node, without_device_plugins
@@ -68,6 +70,28 @@ def test_less_than_what_is_in_use_is_refused(tmpfs: Path) -> None:
         resize_tmpfs(tmpfs, MIB, grow=False)
     assert size_of(tmpfs) == 4 * MIB
     assert resize_tmpfs(tmpfs, 2 * MIB, grow=False)
+
+
+def test_what_is_written_meanwhile_is_told_from_a_size_that_the_kernel_cannot_give(
+    tmpfs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_mount = mounts._mount
+
+    def written_to_before(source: str, *rest: Any) -> None:
+        (tmpfs / "file").write_bytes(b"x" * 2 * MIB)
+        real_mount(source, *rest)
+
+    monkeypatch.setattr(mounts, "_mount", written_to_before)
+    with pytest.raises(OSError, match=rf"attempting to set the size \({MIB}\) below current usage \({2 * MIB}\)"):
+        resize_tmpfs(tmpfs, MIB, grow=False)
+    monkeypatch.undo()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=0", "tmpfs", str(tmpfs)], check=True)  # without a limit
+    try:
+        with pytest.raises(OSError, match=f"the kernel cannot change its size to {MIB}") as refused:
+            resize_tmpfs(tmpfs, MIB, grow=True)
+        assert refused.value.errno == errno.EINVAL
+    finally:
+        unmount(tmpfs)
 
 
 def test_a_path_without_a_tmpfs_is_refused(tmp_path: Path, tmpfs: Path) -> None:

@@ -41,27 +41,35 @@ def mount_tmpfs(path: Path, *, size: int) -> None:
 
 def resize_tmpfs(path: Path, size: int, *, grow: bool) -> bool:
     """Give the tmpfs that is mounted at exactly this path `size` bytes, where it has less and is to grow, or has more
-    and is not to; return whether it was changed. Its options stay. Raises OSError: EINVAL where there is no tmpfs,
-    ENOSPC where more is in use; then it stays as it is."""
+    and is not to; return whether it was changed. Its options stay. Raises OSError: EINVAL where there is no tmpfs, or
+    one that the kernel cannot resize, ENOSPC where more is in use; then it stays as it is."""
     mount = next((mount for mount in reversed(mount_table(path)) if mount.path == str(path)), None)
     if mount is None or mount.filesystem != "tmpfs":
         raise OSError(errno.EINVAL, "no tmpfs is mounted here", str(path))
     found = os.statvfs(path)
-    present, used = found.f_blocks * found.f_frsize, (found.f_blocks - found.f_bfree) * found.f_frsize
+    present = found.f_blocks * found.f_frsize
     if present == _in_pages(size) or (present < size) is not grow:
         return False
-    refusal = f"attempting to set the size ({size}) below current usage ({used})"
-    if size < used:
-        raise OSError(errno.ENOSPC, refusal, str(path))
+    _require_room(path, size)
     kept = ["noswap"] if "noswap" in mount.super_options else []  # the kernel takes no remount that would lose it
     flags = sum(flag for option, flag in _BIND_OPTIONS.items() if option in mount.options)
     try:
         _mount("", path, "", _MS_REMOUNT | flags, ",".join([f"size={size}", *kept]))
     except OSError as error:
-        if error.errno == errno.EINVAL:  # it was written to meanwhile
-            raise OSError(errno.ENOSPC, refusal, str(path)) from error
-        raise
+        if error.errno != errno.EINVAL:
+            raise
+        _require_room(path, size)  # it may have been written to meanwhile
+        raise OSError(errno.EINVAL, f"the kernel cannot change its size to {size}", str(path)) from error
     return True
+
+
+def _require_room(path: Path, size: int) -> None:
+    """Raise OSError (ENOSPC) where the tmpfs has more than `size` bytes in use."""
+    found = os.statvfs(path)
+    used = (found.f_blocks - found.f_bfree) * found.f_frsize
+    if size < used:
+        text = f"attempting to set the size ({size}) below current usage ({used})"
+        raise OSError(errno.ENOSPC, text, str(path))
 
 
 def _in_pages(size: int) -> int:
