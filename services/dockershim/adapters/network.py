@@ -150,7 +150,12 @@ class Networks:
         return answer
 
     def _save(self, record: Record) -> None:
-        write_atomically(self._file(record.attachment.sandbox_id), msgspec.json.encode(record))
+        file = self._file(record.attachment.sandbox_id)
+        try:
+            write_atomically(file, msgspec.json.encode(record))
+        except OSError as error:
+            what = f"the record of the network of a sandbox, {file}, cannot be written: {error.strerror}"
+            raise CallError("Unknown", f"{what}; make room on that file system") from None
         self._records[record.attachment.sandbox_id] = record
 
     def _file(self, sandbox_id: str) -> Path:

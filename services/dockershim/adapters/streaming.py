@@ -24,6 +24,7 @@ _HOST = "127.0.0.1"
 _PATH = "/stream/"
 MAX_HEAD_BYTES = 16 * 1024
 MAX_HEAD_SECONDS = 10.0
+MAX_HEADS = 100  # connections that have not named a URL yet; for a further one the oldest of them is closed
 MAX_OPEN_SECONDS = 30.0  # for a client to open the streams of a command
 _REMOTE_COMMAND = ("v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
 _PORT_FORWARD = ("portforward.k8s.io",)
@@ -63,6 +64,7 @@ class StreamingServer:
         self._tokens: StreamTokens[Request] = StreamTokens(lambda: secrets.token_urlsafe(16))
         self._server: asyncio.Server | None = None
         self._sessions: set[asyncio.Task[None]] = set()
+        self._without_head: dict[asyncio.Task[None], None] = {}  # the oldest first
         self.serve: Serve | None = None
 
     async def start(self) -> None:
@@ -90,16 +92,26 @@ class StreamingServer:
         assert task is not None
         self._sessions.add(task)
         try:
-            await self._serve(reader, writer)
+            await self._serve(await self._read_head(reader, task), reader, writer)
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError, ValueError) as error:
             log.debug("a stream ended: %s", error)
         finally:
             self._sessions.discard(task)
             writer.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with asyncio.timeout(MAX_HEAD_SECONDS):
-            head = await reader.readuntil(b"\r\n\r\n")
+    async def _read_head(self, reader: asyncio.StreamReader, task: asyncio.Task[None]) -> bytes:
+        if len(self._without_head) >= MAX_HEADS:
+            oldest = next(iter(self._without_head))
+            del self._without_head[oldest]
+            oldest.cancel()
+        self._without_head[task] = None
+        try:
+            async with asyncio.timeout(MAX_HEAD_SECONDS):
+                return await reader.readuntil(b"\r\n\r\n")
+        finally:
+            self._without_head.pop(task, None)
+
+    async def _serve(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first, *lines = head.decode("latin-1").split("\r\n")
         path = [*first.split(" "), ""][1].partition("?")[0]
         headers = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]

@@ -12,6 +12,7 @@ from services.dockershim.adapters.engine import Engine, Json
 from services.dockershim.adapters.statuses import image_message
 from services.dockershim.core.errors import CallError
 
+MAX_INSPECTIONS = 8  # of images at the same time: each has a connection to Docker
 _USE_SECONDS = 60.0  # how long what the disk holds is not counted again: Docker counts file by file
 
 
@@ -29,14 +30,19 @@ class Images:
         self._progress_seconds, self._monotonic = progress_seconds, monotonic
         self._layers: tuple[float, dict[str, int]] | None = None
         self._images: tuple[float, int] | None = None
+        self._inspections = asyncio.Semaphore(MAX_INSPECTIONS)
         self._counting = asyncio.Lock()  # Docker refuses a second count beside one
 
     async def list(self, wanted: Any) -> Any:
         """ListImages: the one image of the filter, else all."""
         name = wanted.image.image
         wished = [name] if name else [image["Id"] for image in await self._engine.images()]
-        found = await asyncio.gather(*(self._engine.image(reference) for reference in wished))
+        found = await asyncio.gather(*(self._inspect(reference) for reference in wished))
         return api_pb2.ListImagesResponse(images=[self._message(image) for image in found if image is not None])
+
+    async def _inspect(self, reference: str) -> Json | None:
+        async with self._inspections:
+            return await self._engine.image(reference)
 
     async def status(self, reference: str) -> Any:
         """ImageStatus: an empty answer for an image that is not present."""

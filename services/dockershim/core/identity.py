@@ -14,8 +14,8 @@ SANDBOX, CONTAINER = "podsandbox", "container"  # values of TYPE
 SANDBOX_ID = "io.kubernetes.sandbox.id"
 LOG_PATH = "io.kubernetes.container.logpath"
 IMAGE = "io.bulkhead.image"  # the reference by which a container was asked for; Docker keeps only what it resolved to
+GIVEN = "io.bulkhead.labels"  # the names of CRI's labels and annotations, a line each; Docker adds those of the image
 _ANNOTATION = "annotation."
-_OWN = (TYPE, SANDBOX_ID, LOG_PATH, IMAGE)
 _PREFIX, _POD = "k8s", "POD"
 _PARTS = 6
 
@@ -52,17 +52,20 @@ def parse_name(name: str) -> Identity | None:
 
 def labels_of(kind: str, config: Any, own: Mapping[str, str]) -> dict[str, str]:
     """Return the labels of a Docker container for a PodSandboxConfig or ContainerConfig."""
-    annotations = {_ANNOTATION + name: value for name, value in config.annotations.items()}
-    return {**config.labels, **annotations, TYPE: kind, **own}
+    given = {**config.labels, **{_ANNOTATION + name: value for name, value in config.annotations.items()}}
+    return {**given, GIVEN: "\n".join(given), TYPE: kind, **own}
 
 
 def split_labels(labels: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the labels and the annotations that CRI gave a Docker container with these labels."""
     kept: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    given = labels.get(GIVEN, "").split("\n")
     for name, value in labels.items():
+        if name not in given:
+            continue
         if name.startswith(_ANNOTATION):
             annotations[name.removeprefix(_ANNOTATION)] = value
-        elif name not in _OWN:
+        else:
             kept[name] = value
     return kept, annotations

@@ -41,7 +41,9 @@ def test_a_sandbox_is_a_pause_process_with_labels_of_its_pod() -> None:
     body = sandbox_of()
     host = body["HostConfig"]
     assert (body["Image"], body["Hostname"]) == ("pause:1", "web")
-    assert body["Labels"] == {"a": "b", "annotation.c": "d", "io.kubernetes.docker.type": "podsandbox"}
+    given = {"a": "b", "annotation.c": "d", "io.bulkhead.labels": "a\nannotation.c"}
+    assert body["Labels"] == given | {"io.kubernetes.docker.type": "podsandbox"}
+    assert split_labels(body["Labels"]) == ({"a": "b"}, {"c": "d"})
     assert (host["NetworkMode"], host["IpcMode"], host["PidMode"]) == ("none", "shareable", "")
     assert (host["CgroupParent"], host["Sysctls"]) == ("/kubepods/podu-1", {"net.ipv4.ip_forward": "1"})
     assert host["OomScoreAdj"] == -998
@@ -183,6 +185,9 @@ def test_a_name_says_whose_container_it_is() -> None:
         assert parse_name(other) is None
 
 
-def test_labels_and_annotations_come_back() -> None:
-    labels = {"a": "b", "annotation.c": "d", "io.kubernetes.docker.type": "container", "io.kubernetes.sandbox.id": "x"}
-    assert split_labels(labels) == ({"a": "b"}, {"c": "d"})
+def test_labels_of_the_image_are_none_of_the_container() -> None:
+    """Docker gives a container the labels of its image beside its own."""
+    of_image = {"maintainer": "m", "annotation.x": "y", "io.bulkhead.labels": "maintainer", "a": "of the image"}
+    given = {"a": "b", "annotation.c": "d", "io.bulkhead.labels": "a\nannotation.c", "io.kubernetes.sandbox.id": "x"}
+    assert split_labels(of_image | given) == ({"a": "b"}, {"c": "d"})
+    assert split_labels({"maintainer": "m"}) == ({}, {}), "of somebody else's container"

@@ -43,7 +43,10 @@ def inspected(**state: Any) -> dict[str, Any]:
         "Name": "/k8s_c_web_default_u-1_3",
         "Created": CREATED,
         "Image": "sha256:1",
-        "Config": {"Image": "sha256:1", "Labels": {"io.kubernetes.container.logpath": "/l", "a": "b"}},
+        "Config": {
+            "Image": "sha256:1",
+            "Labels": {"io.kubernetes.container.logpath": "/l", "a": "b", "io.bulkhead.labels": "a"},
+        },
         "Mounts": [],
         "State": {**known, **state},
     }
