@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, convert, to_builtins
 
 from shared.config.effective import EffectiveConfig
 from shared.files.atomic import sync_directory, write_atomically
@@ -39,14 +39,31 @@ class PairRequest(Struct, frozen=True, kw_only=True):
     checks_only: bool = False
 
 
+class FileVersion(Struct, frozen=True):
+    """Which file, and when it was last touched, in nanoseconds of the clock of file times."""
+
+    path: str
+    inode: int
+    changed_ns: int
+
+
 class PairReport(Struct, frozen=True, kw_only=True):
     """The result of a check: problems (one line each), or the pair's facts. `not_after`: RFC3339, "" = there is no
-    pair; `remarks`: for the log."""
+    pair; `remarks`: for the log; `made`: the version of each file of a pair that was made, from before it was read."""
 
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     not_after: str = ""
-    created: bool = False
+    made: tuple[FileVersion, ...] = ()
+
+    @property
+    def created(self) -> bool:
+        """Return whether the pair was made."""
+        return bool(self.made)
+
+    def is_still_made(self, file: Path) -> bool:
+        """Return whether the file is the one that was made, and has not been touched since."""
+        return _version(file) in self.made
 
 
 def is_self_signed(config: EffectiveConfig) -> bool:
@@ -82,7 +99,7 @@ def ensure_pair_in_child(request: PairRequest) -> PairReport:
         answer = json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return PairReport(problems=(f"tlsCertFile: the certificate check failed: {error} (is the disk full?)",))
-    return PairReport(**{**answer, "problems": tuple(answer["problems"]), "remarks": tuple(answer["remarks"])})
+    return convert(answer, PairReport)
 
 
 def ensure_pair(request: PairRequest) -> PairReport:
@@ -93,7 +110,7 @@ def ensure_pair(request: PairRequest) -> PairReport:
     if not request.certificate_file or not request.private_key_file:
         return PairReport(problems=tuple(problems))
     certificate, key = Path(request.certificate_file), Path(request.private_key_file)
-    created = False
+    made: tuple[FileVersion, ...] = ()
     try:
         if request.self_signed and request.checks_only:
             if _will_be_made(certificate, key):
@@ -102,11 +119,11 @@ def ensure_pair(request: PairRequest) -> PairReport:
             _finish_creation(certificate, key)
             if not certificate.exists() and not key.exists():
                 _create(certificate, key, request.host_name)
-                created = True
+                made = tuple(version for file in (certificate, key) if (version := _version(file)) is not None)
         ends = _check(certificate, key, "remove both to have a pair made" if request.self_signed else "set neither")
         remarks = () if ends > datetime.now(UTC) else (f"{certificate} has expired on {ends:%F %T} UTC (renew it)",)
         not_after = f"{ends:%Y-%m-%dT%H:%M:%SZ}"
-        return PairReport(problems=tuple(problems), remarks=remarks, not_after=not_after, created=created)
+        return PairReport(problems=tuple(problems), remarks=remarks, not_after=not_after, made=made)
     except OSError as error:
         path = error.filename or certificate
         problems.append(f"tlsCertFile: {path}: {error.strerror} (make it readable, or remove both files of the pair)")
@@ -136,6 +153,14 @@ def _check(certificate: Path, key: Path, way_out: str = "") -> datetime:
     if leaf.public_key().public_bytes(*form) != private.public_key().public_bytes(*form):
         raise ValueError(f"{key} is not the key of {certificate} (replace one of them, or {way_out})")
     return leaf.not_valid_after_utc
+
+
+def _version(file: Path) -> FileVersion | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return FileVersion(str(file), found.st_ino, found.st_ctime_ns)
 
 
 def _check_client_ca(file: str) -> str:

@@ -81,7 +81,10 @@ class ConfigurationWatch:
                     inotify.add_watch(directory, _CHANGES)
             ours = set(self._watched())
             ours_now = [*ours, *(file for directory in drop_ins for file in directory.glob(f"*{_DROP_IN}"))]
-            self._changed |= {path for path in ours_now if changed_since(path, self._evaluated_at)}
+            made = self._startup.pair  # by the evaluation itself, which has checked it
+            self._changed |= {
+                path for path in ours_now if changed_since(path, self._evaluated_at) and not made.is_still_made(path)
+            }
             if self._changed:
                 self._reload.set()  # the files were edited after they were read and before they were watched
             self._files_changed.set()

@@ -1,5 +1,6 @@
 """The serving pair is made once, used as it is, and refused when half of it is missing."""
 
+import shutil
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
@@ -98,6 +99,21 @@ def test_a_missing_pair_is_made_and_then_kept(tmp_path: Path) -> None:
     ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
         tmp_path / "pki/kubelet.crt", tmp_path / "pki/kubelet.key"
     )
+
+
+def test_a_file_that_was_touched_after_the_pair_was_made_is_known(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "kubelet.crt", tmp_path / "kubelet.key"
+    made = ask(tmp_path)
+    assert made.is_still_made(certificate) and made.is_still_made(key)
+    assert not ask(tmp_path).is_still_made(key)  # it was there before
+    shutil.copy(certificate, tmp_path / "other")
+    (tmp_path / "other").rename(certificate)
+    assert not made.is_still_made(certificate) and made.is_still_made(key)
+    while key.stat().st_ctime_ns == made.made[1].changed_ns:  # file times are some milliseconds apart
+        key.write_bytes(key.read_bytes())
+    assert not made.is_still_made(key)
+    key.unlink()
+    assert not made.is_still_made(key)
 
 
 def test_an_expired_pair_is_used_as_it_is(tmp_path: Path) -> None:
