@@ -16,6 +16,7 @@ from bus.lock import ServiceLock
 from tests.support.agents import evidence
 from tests.support.agents.kept_machine import KEPT_MACHINE
 from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.looks import pause_after
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
@@ -33,11 +34,12 @@ authorization: {{mode: AlwaysAllow}}
 
 
 def eventually(look: Callable[[], T], what: str, seconds: float = WAIT_SECONDS) -> T:
-    """What `look` returns once it is true; other processes send no event, so this polls every 20 ms."""
-    deadline = time.monotonic() + seconds
+    """What `look` returns once it is true; other processes send no event, so this polls."""
+    began = time.monotonic()
     while not (found := look()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"not within {seconds} s: {what}"
+        time.sleep(pause_after(waited))
     return found
 
 

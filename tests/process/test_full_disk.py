@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.support.agents.agent import LOOK_EVERY
 from tests.support.agents.world import World, busybox_pod
+from tests.support.waits.looks import LEAST_SECONDS
 from tools import leftovers
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
@@ -61,7 +61,7 @@ async def filled(directory: Path) -> AsyncIterator[None]:
     async def fill_again() -> None:
         while not ended.is_set():
             await asyncio.to_thread(fill, directory)
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(LEAST_SECONDS)
 
     filling = asyncio.create_task(fill_again())
     try:

@@ -1,7 +1,6 @@
 """An agent for one test: the seven real processes under supervisord, with a home, ports and runtime of their own.
 
-Starts and stops the agent, sends signals and receives its beats; does nothing with pods. Waits poll every 20 ms:
-nothing; beats arrive by themselves.
+Starts and stops the agent, sends signals and receives its beats; does nothing with pods. Its waits poll.
 """
 
 import asyncio
@@ -35,6 +34,7 @@ from tests.support.runtime.containerd import PrivateContainerd, network_of_our_o
 from tests.support.runtime.docker import PrivateDocker
 from tests.support.runtime.stops import Stop, stops_of_containerd, stops_of_docker
 from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.looks import pause_after
 from tests.support.waits.stopped import wait_stopped
 from tools import leftovers
 from tools.clean import clean, remove_pods
@@ -45,10 +45,6 @@ from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, Image
 
 T = TypeVar("T")
 
-LOOK_EVERY = 0.02  # seconds
-# A wait that has lasted a second looks less often: most looks ask the agent or the runtime, which costs the CPU that
-# the agent needs.
-_LONG_WAIT_SECONDS, _LOOK_LATER_EVERY = 1.0, 0.05
 BIN = Path(sys.executable).parent
 NODE = "node-a"
 
@@ -301,7 +297,7 @@ class Agent:
             waited = time.monotonic() - began
             if waited > seconds:
                 raise AssertionError(f"waited {seconds} s for {what if isinstance(what, str) else what()}")
-            await asyncio.sleep(LOOK_EVERY if waited < _LONG_WAIT_SECONDS else _LOOK_LATER_EVERY)
+            await asyncio.sleep(pause_after(waited))
 
     # The runtime
 

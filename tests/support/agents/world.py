@@ -74,7 +74,7 @@ class World(Agent):
         return self._runtime
 
     async def runtime_pod(self, name: str) -> RuntimePod | None:
-        """Return the static pod of this manifest name in the namespace default, as the runtime has it."""
+        """Return the static pod of this manifest name, as the runtime has it."""
         uids = await self.runtime.uids_of("default", f"{name}-{NODE}")
         # A list of everything on a node that many tests share would cost the runtime more than what they test.
         found = await self.runtime.observe(next(iter(uids)) if len(uids) == 1 else None)

@@ -24,6 +24,7 @@ from tests.support.agents.world import World, busybox_pod
 from tests.support.clusters.control_plane import ControlPlane
 from tests.support.runtime.containerd import PrivateContainerd
 from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.looks import pause_after
 
 # Seconds between two looks for what stays once it is there: a pod that is ready or gone, and a node that starts.
 _STABLE_SECONDS, _START_SECONDS = 0.1, 0.2
@@ -184,8 +185,9 @@ class Cluster:
     ) -> Any:
         """Return the first truthy result of `look`; while the API server is away, nothing counts as seen.
 
-        `every`: seconds between two looks. Each costs the API server and this process some milliseconds of a CPU."""
-        deadline = time.monotonic() + seconds
+        `every`: seconds between two looks, at least. Each costs the API server and this process some milliseconds of a
+        CPU."""
+        began = time.monotonic()
         while True:
             try:
                 found = await look()
@@ -193,9 +195,10 @@ class Cluster:
                 found = None
             if found:
                 return found
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            if waited > seconds:
                 raise AssertionError(f"waited {seconds} s for {what}")
-            await asyncio.sleep(every)
+            await asyncio.sleep(pause_after(waited, every))
 
 
 def joined_config(ca_file: str) -> Object:
