@@ -1,5 +1,6 @@
 """The queue of `make test`: what it prints and returns when a test is red, and when a process hangs or is killed."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.queue.family import MARK, OF_A_TEST
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.leftovers import alive, wait_until
 
@@ -40,6 +42,17 @@ def taken_down():
 def test_waits(taken_down):
     child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     pathlib.Path(PLACE, "child").write_text(str(child.pid))
+    pathlib.Path(PLACE, "begun").touch()
+    time.sleep(1000)
+"""
+# What it starts has started a process that inherits nothing, as a shim starts a container.
+_STARTS = """
+import os, pathlib, subprocess, time
+def test_starts():
+    script = "env -i sleep 1000 & echo $! > {0}/container.new; mv {0}/container.new {0}/container; wait"
+    shim = subprocess.Popen(["sh", "-c", script.format(PLACE)], start_new_session=True)
+    pathlib.Path(PLACE, "shim").write_text(str(shim.pid))
+    pathlib.Path(PLACE, "pytest").write_text(str(os.getpid()))
     pathlib.Path(PLACE, "begun").touch()
     time.sleep(1000)
 """
@@ -154,6 +167,25 @@ def test_a_second_ctrl_c_kills_what_does_not_end(tmp_path: Path) -> None:
     queue.communicate(timeout=WAIT_SECONDS)
     assert queue.returncode == 130
     assert not alive(int((tmp_path / "child").read_text()))
+
+
+@pytest.mark.parametrize("by", ["queue", "pytest"])
+def test_what_a_killed_run_has_started_ends_with_it(tmp_path: Path, by: str) -> None:
+    write(tmp_path, starts=_STARTS)
+    if by == "queue":
+        killed = start(tmp_path)
+    else:
+        command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-p", "no:cacheprovider", str(tmp_path)]
+        environment = {name: value for name, value in os.environ.items() if name not in (OF_A_TEST, MARK)}
+        killed = subprocess.Popen(command, cwd=CHECKOUT, text=True, stdout=subprocess.PIPE, env=environment)
+    assert wait_until(lambda: all((tmp_path / name).exists() for name in ("begun", "container")), WAIT_SECONDS)
+    started = [int((tmp_path / name).read_text()) for name in ("shim", "container")]
+    assert all(alive(pid) for pid in started)
+    killed.kill()
+    if by == "queue":
+        os.kill(int((tmp_path / "pytest").read_text()), signal.SIGKILL)
+    assert wait_until(lambda: not any(alive(pid) for pid in started), WAIT_SECONDS)
+    killed.communicate(timeout=WAIT_SECONDS)  # to the end of its output: nothing that is left keeps it open
 
 
 def test_marked_tests_run_once_more_with_a_variable_of_the_environment(tmp_path: Path) -> None:

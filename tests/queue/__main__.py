@@ -14,9 +14,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.queue.family import GRACE_SECONDS
 from tests.queue.planning import Item, find_files, level_of, longest_first, plan, take
 from tests.queue.report import CACHED, CHECKED_IN, Report, check_in, read_durations, write_durations
-from tests.queue.worker import GRACE_SECONDS, Worker
+from tests.queue.worker import Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,15 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from services.volume.adapters.mounts import mount_table
+from tests.queue.family import MARK, OF_A_TEST, kill_family
 from tests.queue.planning import Item
 from tests.queue.recorder import PIPE
 
-MARK = "TEST_QUEUE_ITEM"  # environment of everything that an item starts
-# Beyond the timeout of a test, before its process counts as hung; after Ctrl-C, to take things down.
-GRACE_SECONDS = 60.0
 BETWEEN_SECONDS = 300.0  # without a test: imports, collection, the end of a session
 _ABORT_SECONDS = 10.0  # for the stacks that pytest prints at SIGABRT
-_KILL_SECONDS = 10.0  # for the kernel to end what is killed; a process in a system call that hangs does not end
 _TAIL = 6000  # characters of the log that show why a process ended
 _NORMAL = (0, 1, 5)  # exit codes of pytest: all passed, some failed, nothing to run
 _INTERRUPTED = 2
@@ -60,7 +57,8 @@ class Worker:
             *item.files,
         ]
         name, _, value = item.again.partition("=")
-        self._environment = {name: value} if name else {}
+        others = {name: value for name, value in os.environ.items() if name != OF_A_TEST}
+        self._environment = {**others, **({name: value} if name else {}), MARK: self._mark}
         self._process: asyncio.subprocess.Process | None = None
         self._interrupted = False
         self._running = ""  # the test that runs
@@ -89,7 +87,7 @@ class Worker:
                 stderr=log,
                 pass_fds=(writing,),
                 start_new_session=True,
-                env={**os.environ, **self._environment, PIPE: str(writing), MARK: self._mark},
+                env={**self._environment, PIPE: str(writing)},
             )
             os.close(writing)
             loop.add_reader(reading, take)
@@ -120,14 +118,7 @@ class Worker:
 
     def kill(self) -> None:
         """Kill the process and all that it has started, and the containers of what it has started."""
-        deadline = time.monotonic() + _KILL_SECONDS
-        while (left := _family_of(self._mark)) and time.monotonic() < deadline:
-            for pid in left:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-            time.sleep(0.02)  # until the kernel has ended them; what they started meanwhile has the mark as well
+        kill_family(self._mark)
 
     def tail(self) -> str:
         """Return the end of what the process has printed."""
@@ -197,26 +188,3 @@ class _Lines:
                 return
             *complete, self._rest = (self._rest + got).split(b"\n")
             yield from (json.loads(line) for line in complete)
-
-
-def _family_of(mark: str) -> set[int]:
-    """Return the processes with this mark in their environment and all their descendants, but not this process."""
-    parents: dict[int, int] = {}
-    marked: set[int] = set()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
-            environment = (entry / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue  # ended meanwhile
-        if state == "Z":
-            continue
-        parents[int(entry.name)] = int(parent)
-        if f"{MARK}={mark}".encode() in environment:
-            marked.add(int(entry.name))
-    family = set(marked)
-    while more := {pid for pid, parent in parents.items() if parent in family and pid not in family}:
-        family |= more
-    return family - {os.getpid()}
