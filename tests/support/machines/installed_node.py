@@ -5,6 +5,7 @@ Everything is done by commands in there; a subclass decides how those run. Knows
 
 import json
 import subprocess
+import time
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -82,8 +83,13 @@ class InstalledNode(ABC):
         self.must("rm", f"{MANIFESTS}/{name}.json")
 
     def pods(self) -> list[dict[str, Any]]:
-        """Return the pods as `bulkhead pods` shows them: name, uid, state, restarts."""
-        found: list[dict[str, Any]] = self.json("bulkhead", "pods", "-o", "json")
+        """Return the pods as `bulkhead pods` shows them: name, uid, state, restarts. It is asked again while podsync
+        does not answer it within a second, as where ten pods start: what it shows then is what the runtime has, which
+        podsync may not have taken in yet."""
+        deadline = time.monotonic() + self.within
+        while (done := self._checked("bulkhead", "pods", "-o", "json")).stderr.startswith("podsync does not answer"):
+            assert time.monotonic() < deadline, done.stderr
+        found: list[dict[str, Any]] = json.loads(done.stdout)
         return found
 
     def states(self) -> dict[str, str]:
