@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
@@ -28,6 +28,10 @@ class Part:
 
     command: Sequence[str]
     variables: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self, name: str) -> "Part":
+        """This part with its name in its command."""
+        return replace(self, command=[word.replace("{part}", name) for word in self.command])
 
     def __str__(self) -> str:
         return shlex.join([*(f"{name}={value}" for name, value in self.variables.items()), *self.command])
@@ -102,7 +106,7 @@ def run_parts(parts: Mapping[str, Part]) -> list[str]:
     for name, part in parts.items():
         print(f"night: {name}: {part}", flush=True)
         with tempfile.TemporaryDirectory(prefix="bulkhead-", ignore_cleanup_errors=True) as scratch:
-            command = [word.replace("{scratch}", scratch).replace("{part}", name) for word in part.command]
+            command = [word.replace("{scratch}", scratch) for word in part.command]
             environment = {**os.environ, **part.variables}
             environment.pop("MAKEFLAGS", None)  # it has the ARGS of `make night`
             began = time.monotonic()
@@ -132,7 +136,7 @@ def main() -> int:
     given = parser.parse_args()
     if unknown := [name for name in given.parts if name not in PARTS]:
         parser.error(f"no part {' '.join(unknown)}: {', '.join(PARTS)}")
-    chosen = {name: PARTS[name] for name in given.parts or PARTS}
+    chosen = {name: PARTS[name].named(name) for name in given.parts or PARTS}
     if given.list:
         print("\n".join(f"{name}: {part}" for name, part in chosen.items()))
         return 0

@@ -74,6 +74,16 @@ sys.exit(night.main())
     assert not made.exists() and "next" not in shown
 
 
+def test_the_list_has_commands_to_run_by_hand(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["night", "--list", "debian-13"])
+    assert main() == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("debian-13: MACHINE_SUITE=trixie ")
+    assert "--junit-xml=build/night/debian-13.xml" in shown and "{part}" not in shown
+
+
 def test_each_part_runs_what_there_is() -> None:
     for name, part in PARTS.items():
         words = list(part.command)
