@@ -40,7 +40,7 @@ def test_a_pod_of_the_installed_package_has_users_of_its_own(machine: Machine, p
     machine.import_images()
     machine.add_pod("apart", hostUsers=False)
     machine.add_pod("together")
-    running = {"apart": "Running", "together": "Running"}
+    running = {"apart-machine": "Running", "together-machine": "Running"}
     try:
         eventually(lambda: machine.states() == running, "both pods run", machine.within)
     except AssertionError as error:

@@ -83,12 +83,12 @@ class InstalledNode(ABC):
         self.must("rm", f"{MANIFESTS}/{name}.json")
 
     def pods(self) -> list[dict[str, Any]]:
-        """Return the pods as `bulkhead pods` shows them: name, uid, state, restarts. It is asked again while podsync
-        does not answer it within a second, as where ten pods start: what it shows then is what the runtime has, which
-        podsync may not have taken in yet."""
+        """Return the pods as `bulkhead pods` shows them: name, uid, state, restarts. It is asked again while it says
+        that a process does not answer it within a second, as where ten pods start: then facts are missing, or are those
+        of the runtime, which podsync may not have taken in yet."""
         deadline = time.monotonic() + self.within
-        while (done := self._checked("bulkhead", "pods", "-o", "json")).stderr.startswith("podsync does not answer"):
-            assert time.monotonic() < deadline, done.stderr
+        while (done := self.call("bulkhead", "pods", "-o", "json")).stderr:
+            assert time.monotonic() < deadline, (done.returncode, done.stderr, self.last_lines())
         found: list[dict[str, Any]] = json.loads(done.stdout)
         return found
 
