@@ -14,6 +14,7 @@ from tests.machine.guest import QUIET_SECONDS, MachineError
 from tests.machine.left import interface_names, left_of, processes_of
 from tests.machine.machine import Machine
 from tests.machine.network import MachineNetwork
+from tests.machine.root import cached_root
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
 
@@ -89,6 +90,28 @@ def test_a_machine_for_whose_disk_there_is_no_room_fails_the_test_and_leaves_not
         assert left_of(tmp_path / "large") == []
     finally:
         subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_disk_out_here_that_fills_under_a_machine_fails_the_test_within_a_minute_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    """The disk of a machine is sparse out here: what it writes needs room."""
+    image, host = tmp_path / "image", tmp_path / "host"
+    with image.open("wb") as file:
+        file.truncate(cached_root().disk.stat().st_blocks * 512 + (192 << 20))
+    subprocess.run(["mkfs.ext4", "-q", "-m0", image], check=True)
+    host.mkdir()
+    subprocess.run(["mount", "-o", "loop", image, host], check=True)
+    try:
+        began = 0.0
+        reason = "(?s)no answer to: .*console's end:.*space allocation error, dev ubda"
+        with pytest.raises(MachineError, match=reason), Machine(host / "filled") as machine:
+            began = time.monotonic()
+            machine.call("sh", "-c", "cat /dev/zero > /root/full; sync")
+        assert 0 < time.monotonic() - began < 60
+        assert left_of(host / "filled") == []
+    finally:
+        subprocess.run(["umount", host], check=True)  # refused where something of the machine has a file open
 
 
 def test_machines_of_one_network_reach_each_other_and_leave_nothing(tmp_path: Path) -> None:
