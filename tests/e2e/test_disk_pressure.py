@@ -18,6 +18,7 @@ from shared.model.objects import Object
 from tests.support.agents.conditions import condition_of
 from tests.support.agents.world import World
 from tests.support.clusters.cluster import Cluster
+from tests.support.installed.chosen_programs import runs_in_docker
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.oci_image import Image
 
@@ -26,7 +27,7 @@ pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest
 MIB = 1 << 20
 SIZE, INODES = 400 * MIB, 8192
 UNUSED = "localhost/bulkhead/unused:1"
-PARTS = ("kubelet", "containerd/root", "log")  # of the agent's home
+PARTS = ("kubelet", "docker/data" if runs_in_docker() else "containerd/root", "log")  # of the agent's home
 PROCESSES = (*SERVICES, "supervisord")
 
 

@@ -61,6 +61,7 @@ _NODE_FILES = [
     "latency",
     "resize",
     "eviction",
+    "disk_pressure",
     "image_pulls",
     "local_volumes",
     "recorded_pods",

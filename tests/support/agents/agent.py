@@ -91,7 +91,7 @@ class Agent:
             self.home.path.joinpath(leftovers.HOME_MARKER).touch()
             self.home.manifests.mkdir()
             if self.docker is not None:
-                self.docker.directory.mkdir()
+                self.docker.directory.mkdir(exist_ok=True)
                 await asyncio.to_thread(self.docker.start)
                 await self.import_images((BUSYBOX_CONTENT, PAUSE_CONTENT))
             self.write_config()
