@@ -73,7 +73,7 @@ _ENDING = ("KillPod", "RemoveContainers", "ReleasePod")
 _WRITER = ("directory", "files", "ownership", "links", "data_link", "rename", "stale_links", "old_directory")
 POINTS: tuple[tuple[str, Trigger], ...] = (
     *((f"sources.{step}", Trigger.START) for step in ("saved", "published")),
-    ("podsync.published.LookAtPod", Trigger.START),
+    ("podsync.published.PreparePod", Trigger.START),
     *((f"podsync.{step}.{call}", Trigger.START) for call in _CREATING for step in ("saved", "calling", "acted")),
     *((f"podsync.{step}.KillPod", Trigger.END) for step in ("saved", "published")),
     *((f"podsync.{step}.{call}", Trigger.END) for call in _ENDING for step in ("calling", "acted")),

@@ -302,7 +302,7 @@ class PodSync:
         if step.call is not None:
             call, given_up = replace(step.call, cause=cause), False
             out.append(call)
-        if isinstance(step.call, LookAtPod):
+        if isinstance(step.call, LookAtPod) or (tracked.observed.is_current and not resync_at):
             resync_at = now + self.settings.sync_seconds * (1 + jitter(tracked) / 2)
         elif tracked.saved.state is PodState.SYNC and call is None and resync_at:
             step.wake_earlier(max(resync_at, tracked.retry.at))

@@ -71,7 +71,6 @@ from shared.cri.interface import Runtime, RuntimeCallError
 from shared.host import cgroup_layout
 from shared.metrics.registry import Registry
 from shared.model.frozen_copy import replace
-from shared.model.runtime import RuntimePod
 from shared.process.deadlines import waiting_for
 from shared.time.clock import Clock
 
@@ -140,9 +139,6 @@ class RuntimeCalls(PodOperations):
     async def _perform(self, call: Call, view: PodView, warnings: Warnings) -> CallDone:
         done = CallDone(cause=f"{type(call).__name__} done", uid=call.uid, call=call, completed_at=0.0)
         match call:
-            case LookAtPod(new_to_node=True):
-                nothing = RuntimePod(uid=call.uid, name=view.name, namespace=view.namespace, observed_at=0.0)
-                return replace(done, result=PodListed(pod=nothing))
             case LookAtPod():
                 missing = bool(view.pod) and self.cgroups.is_missing(view.pod)
                 seen = await self.look(call.uid)

@@ -74,11 +74,9 @@ class Call(Instruction, frozen=True, kw_only=True):
 
 
 class LookAtPod(Call, frozen=True, kw_only=True):
-    """List and inspect what the runtime has of this pod. `new_to_node`: there is nothing to list, because pleg, whose
-    list is complete and fresh, has nothing of the pod, and podsync has no record. `namesakes`: list also the other pods
-    of its name, which another agent may have started. `resources`: read also those of the pod's cgroup."""
+    """List and inspect what the runtime has of this pod. `namesakes`: list also the other pods of its name, which
+    another agent may have started. `resources`: read also those of the pod's cgroup."""
 
-    new_to_node: bool = False
     namesakes: bool = False
     resources: bool = False
 

@@ -55,7 +55,9 @@ def next_step(tracked: TrackedPod, inputs: StepInputs) -> Step:
     if not tracked.saved.admission_decided:
         return step_before_verdict(tracked, inputs)
     if not tracked.observed.is_current:
-        return _look(tracked, inputs)
+        if not tracked.new_to_node or tracked.observed.since_start or not inputs.runtime_listed:
+            return _look(tracked)
+        tracked = _without_look(tracked)
     match tracked.saved.state:
         case PodState.SYNC if tracked.saved.shutdown is not None:
             return stop_for_shutdown(tracked, tracked.saved.shutdown, inputs.now)
@@ -73,35 +75,38 @@ def _stays_listed(tracked: TrackedPod, inputs: StepInputs) -> Step:
     """Return the step of a finished pod whose object still exists: it keeps its dead containers and the newest sandbox,
     unless it was evicted or they are garbage. A rejected pod has none."""
     if tracked.saved.rejected and tracked.saved.placement.containers and not tracked.observed.since_start:
-        return _look(tracked, inputs)  # an earlier agent gave it CPUs, which are free once it does not run
+        return _look(tracked)  # an earlier agent gave it CPUs, which are free once it does not run
     if tracked.saved.rejected:
         return Step(tracked=tracked, done=tracked.saved.deleted and not inputs.still_listed)
     if not tracked.evicted and not tracked.garbage and not tracked.may_run_after_end:
         return Step(tracked=tracked)
     if not tracked.observed.is_current:
-        return _look(tracked, inputs)
+        return _look(tracked)
     step = Step(tracked=tracked)
     dead = dead_instances(tracked, keep=0 if tracked.evicted else EVERY) or dead_sandboxes(tracked, keep_newest=False)
     remove_when_due(step, dead, inputs)
     return step
 
 
-def _look(tracked: TrackedPod, inputs: StepInputs) -> Step:
-    """Return the step that lists the pod in the runtime. For a pod that is new to the node there is nothing to list;
-    its first starts are then saved with its first record. A static pod's list includes pods of the same name, because
+def _look(tracked: TrackedPod) -> Step:
+    """Return the step that lists the pod in the runtime. A static pod's list includes pods of the same name, because
     another agent's may not be in pleg's list yet."""
-    new_to_node = tracked.new_to_node and not tracked.observed.since_start and inputs.runtime_listed
-    if new_to_node and tracked.saved.state is PodState.SYNC:
-        named = [
-            spec["name"] for kind, spec in every_container(tracked.saved.pod) if kind is not ContainerKind.EPHEMERAL
-        ]
-        starting = SavedContainer(starting=start_mark(0))
-        tracked = replace(tracked, saved=replace(tracked.saved, containers={str(name): starting for name in named}))
-    namesakes = tracked.is_static and not tracked.observed.since_start and not new_to_node
+    namesakes = tracked.is_static and not tracked.observed.since_start
     # The cgroup of a pod without resources of its own is read while a resize of its containers changes it.
     resources = bool(tracked.spec.get("resources") or tracked.saved.resize)
-    call = LookAtPod(uid=tracked.uid, new_to_node=new_to_node, namesakes=namesakes, resources=resources)
-    return Step(tracked=tracked, call=call)
+    return Step(tracked=tracked, call=LookAtPod(uid=tracked.uid, namesakes=namesakes, resources=resources))
+
+
+def _without_look(tracked: TrackedPod) -> TrackedPod:
+    """Return a pod that is new to the node as if it had been listed: there is nothing to list, because pleg, whose list
+    is complete and fresh, has nothing of it, and podsync has no record. Its first starts are saved with its first
+    record."""
+    tracked = tracked.with_observation(None, 0.0)
+    if tracked.saved.state is not PodState.SYNC:
+        return tracked
+    named = [spec["name"] for kind, spec in every_container(tracked.saved.pod) if kind is not ContainerKind.EPHEMERAL]
+    starting = SavedContainer(starting=start_mark(0))
+    return replace(tracked, saved=replace(tracked.saved, containers={str(name): starting for name in named}))
 
 
 def _sync(tracked: TrackedPod, inputs: StepInputs) -> Step:
