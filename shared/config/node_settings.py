@@ -28,6 +28,7 @@ _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 MAX_SYSCTL_CHARACTERS = 253  # of a name or a prefix
 _NAMESPACED = ("kernel.shm", "kernel.msg", "fs.mqueue.", "net.")  # and kernel.sem
+_IPV4 = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){3}", re.ASCII)  # zeros may lead
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*|([a-z0-9][-_a-z0-9]*)?\*)")
 
 
@@ -107,7 +108,7 @@ def parse_address(text: str) -> _Address | None:
 
     None when it is none.
     """
-    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){3}", text, re.ASCII):
+    if _IPV4.fullmatch(text):
         text = ".".join(str(int(part)) for part in text.split("."))
     try:
         address = ipaddress.ip_address(text)

@@ -9,6 +9,7 @@ from functools import cache
 from shared.metrics.family import counter, exponential, histogram
 from shared.metrics.registry import Registry
 
+_BEFORE_A_WORD = re.compile(r"(?<!^)(?=[A-Z])")
 CALLS = counter("kubelet_runtime_operations_total", "CRI calls by operation.", "operation_type")
 ERRORS = counter("kubelet_runtime_operations_errors_total", "CRI calls that failed.", "operation_type")
 DURATION = histogram(
@@ -64,4 +65,4 @@ class CallMetrics:
 def operation_type(method: str) -> str:
     """Return the kubelet's label of a CRI method: RunPodSandbox is `run_podsandbox`."""
     name = method.replace("PodSandbox", "Podsandbox").replace("UpdateContainerResources", "UpdateContainer")
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    return _BEFORE_A_WORD.sub("_", name).lower()

@@ -37,6 +37,7 @@ _PUT_OFF_SECONDS = 1.0  # where a 429 has no Retry-After
 _WATCH_MARGIN_SECONDS = 30.0  # by which our end of a watch comes after the server's
 _MAX_ANSWER_BYTES = 256 * 2**20  # of one answer
 Refused = Callable[[int], None]
+AGENT_VERSION = version_of("bulkhead-kubelet")  # read before services are forked: it parses a file
 
 
 def kube_client(
@@ -76,7 +77,7 @@ def kube_client(
 
 def user_agent(release: str) -> str:
     """Return the User-Agent header in the kubelet's form: `kubelet/v1.37.0 (linux/amd64) bulkhead/0.1.0`."""
-    return f"kubelet/{release_tag(release)} (linux/{architecture()}) bulkhead/{version_of('bulkhead-kubelet')}"
+    return f"kubelet/{release_tag(release)} (linux/{architecture()}) bulkhead/{AGENT_VERSION}"
 
 
 class Request(Struct, frozen=True):

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 
+_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 _MAX_CPUS = 200_000  # repetitions included; a longer list is none, and would only cost
 
 
@@ -11,7 +12,7 @@ def parse_cpus(text: str) -> frozenset[int] | None:
     cpus: set[int] = set()
     spent = 0
     for part in text.strip().split(","):
-        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part, re.ASCII)
+        match = _RANGE.fullmatch(part)
         if match is None or int(match[2] or match[1]) < int(match[1]):
             return None
         listed = range(int(match[1]), int(match[2] or match[1]) + 1)

@@ -30,6 +30,7 @@ _FIELD_GATES = (
     "H2CContainerProbe",
     "VolumeBindMountOptions",
 )
+_KERNEL = re.compile(r"(\d+)\.(\d+)")
 _SIZES = {2048: "2MB", 1048576: "1GB", 64: "64KB", 32768: "32MB", 16384: "16MB", 512: "512KB"}
 
 
@@ -165,7 +166,7 @@ def read_machine_facts(config: EffectiveConfig, resources: NodeResources) -> Mac
 
 def kernel_version() -> tuple[int, int]:
     """Return the version of the kernel, such as (6, 1); (0, 0) where its release has no such form."""
-    match = re.match(r"(\d+)\.(\d+)", platform.release())
+    match = _KERNEL.match(platform.release())
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 

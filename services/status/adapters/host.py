@@ -11,6 +11,7 @@ from services.status.core.node_facts import HostNetwork, MachineFacts
 from shared.host.device_checkpoint import CHECKPOINT, DeviceCheckpoint
 from shared.host.machine import architecture, default_route_addresses, meminfo
 
+_LEAF = re.compile(r"\s*\|-- (\S+)")  # of the kernel's table of addresses
 _MACHINE_IDS = ("etc/machine-id", "var/lib/dbus/machine-id")
 _SYSTEM_UUIDS = (
     "sys/class/dmi/id/product_uuid",
@@ -85,7 +86,7 @@ def assigned_addresses(root: Path) -> frozenset[str]:
     addresses = set()
     address = ""
     for line in _text(root / "proc/net/fib_trie").splitlines():
-        if leaf := re.match(r"\s*\|-- (\S+)", line):
+        if leaf := _LEAF.match(line):
             address = leaf[1]
         elif line.strip() == "/32 host LOCAL":
             addresses.add(address)

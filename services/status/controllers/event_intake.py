@@ -15,6 +15,7 @@ from services.status.controllers.event_sink import EventSink
 from services.status.core.event_log import EventLog
 from shared.time.timestamps import rfc3339_micro
 
+_EventChange = Change[KubeEvent]
 OVERLAP_SECONDS = 60.0  # before the start whose Events are logged, because perhaps no earlier process ran then
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ def follow_events(bus: Bus, writer: str, take: EventHandler) -> None:
     """Call `take` with each Event of `writer`. Call this before the bus is started."""
     is_new = False  # the first snapshot arrives before the first notice that we are in sync
 
-    def on_change(change: Change[KubeEvent]) -> None:
+    def on_change(change: _EventChange) -> None:
         nonlocal is_new
         match change:
             case Put(key, event):

@@ -5,7 +5,6 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable
-from importlib.metadata import version as version_of
 
 from bus.interface import Change, Deleted, FollowedStream, Put
 from bus.messages.bootstrap import NodeConfigStatus
@@ -40,6 +39,7 @@ from shared.config.effective import EffectiveConfig
 from shared.config.gate_releases import enabled
 from shared.config.gates import declared_features
 from shared.kube import paths
+from shared.kube.client import AGENT_VERSION
 from shared.kube.interface import READ_TIMEOUT_SECONDS, ApiError, ApiStatusError
 from shared.model import objects
 from shared.model.frozen_copy import replace
@@ -329,7 +329,7 @@ class Node:
 def _identity(config: EffectiveConfig) -> NodeIdentity:
     return NodeIdentity(
         name=config.node_name,
-        kubelet_version=kubelet_version(version_of("bulkhead-kubelet"), config.emulated_version),
+        kubelet_version=kubelet_version(AGENT_VERSION, config.emulated_version),
         port=config.port,
         labels=config.node_labels,
         taints=config.register_with_taints,
