@@ -8,7 +8,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -29,9 +28,9 @@ from shared.model.objects import Object
 from tests.support.agents.behaviour import container, pod_of
 from tests.support.agents.conditions import condition_of, is_ready
 from tests.support.clusters.control_plane import assets
+from tests.support.clusters.go_node import go_node
 from tests.support.installed.lacking import lack
 from tests.support.waits.deadline import WAIT_SECONDS
-from tools.clean import remove_pods
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -105,34 +104,18 @@ async def pinned() -> AsyncIterator[Pinned]:
         lack("no Go kubelet beside the control plane: make assets, or set KUBEBUILDER_ASSETS to a folder with one")
     if len(TOPOLOGY.cpus) < 2:
         lack("one CPU, and a CPU of its own for a container takes two")
-    async with Site(folder) as site:
-        given: dict[str, Any] = {
-            "node": NODE,
-            "kubeconfig": site.plane.kubeconfig_for_node(NODE),
-            "client_ca": site.plane.ca_file,
-            "endpoint": site.containerd.endpoint,
-        }
-        go = GoKubelet(folder=folder, **given)
-        try:
-            bulkhead = Bulkhead(**given, home=go.home)
-            config = go.home / "kubelet.yaml"
-            config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), **STATIC}))
-            expected = site.watch.node(NODE, ready, "to be Ready")
-            go.start()
-            await expected.within(2 * WAIT_SECONDS)
-            held = site.watch.pod("held", ready, "to be Ready")
-            made = await site.plane.admin.create(paths.pods("default"), guaranteed_pod("held", 1))
-            await held.within(2 * WAIT_SECONDS)
-            node = Pinned(site, go, bulkhead)
-            node.uid = made["metadata"]["uid"]
-            try:
-                yield node
-            finally:
-                await asyncio.to_thread(bulkhead.stop)
-        finally:
-            await asyncio.to_thread(go.stop)
-            await remove_pods(site.containerd.endpoint)
-            go.remove()
+    async with go_node(folder, NODE) as (site, go, bulkhead):
+        config = go.home / "kubelet.yaml"
+        config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), **STATIC}))
+        expected = site.watch.node(NODE, ready, "to be Ready")
+        go.start()
+        await expected.within(2 * WAIT_SECONDS)
+        held = site.watch.pod("held", ready, "to be Ready")
+        made = await site.plane.admin.create(paths.pods("default"), guaranteed_pod("held", 1))
+        await held.within(2 * WAIT_SECONDS)
+        node = Pinned(site, go, bulkhead)
+        node.uid = made["metadata"]["uid"]
+        yield node
 
 
 async def test_the_file_of_the_go_kubelet_is_read_and_written_byte_for_byte(pinned: Pinned) -> None:

@@ -4,12 +4,9 @@ The Go kubelet's file of devices is read and written; a device that a running co
 """
 
 import asyncio
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -24,13 +21,13 @@ from shared.kube import paths
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState
 from tests.programs.device_plugin import DevicePlugin
+from tests.programs.running import running_program
 from tests.support.agents.behaviour import container, pod_of
 from tests.support.agents.conditions import condition_of, is_ready
 from tests.support.clusters.control_plane import assets
+from tests.support.clusters.go_node import go_node
 from tests.support.installed.lacking import lack
 from tests.support.waits.deadline import WAIT_SECONDS
-from tools.clean import remove_pods
-from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -110,45 +107,19 @@ class NodeWithDevices:
         raise AssertionError(f"the container names no devices in its environment: {environment}")
 
 
-@contextmanager
-def plugin_process(directory: Path) -> Iterator[None]:
-    """Run a plugin with two devices, which registers whenever the socket of a kubelet is replaced."""
-    command = [sys.executable, "-m", "tests.programs.device_plugin", str(directory), GPU, "--ids", "a,b"]
-    process = subprocess.Popen(command, cwd=CHECKOUT)
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def node() -> AsyncIterator[NodeWithDevices]:
     folder = assets()
     if not go_version(folder):
         lack("no Go kubelet beside the control plane: make assets, or set KUBEBUILDER_ASSETS to a folder with one")
-    async with Site(folder) as site:
-        given: dict[str, Any] = {
-            "node": NODE,
-            "kubeconfig": site.plane.kubeconfig_for_node(NODE),
-            "client_ca": site.plane.ca_file,
-            "endpoint": site.containerd.endpoint,
-        }
-        go = GoKubeletWithPlugins(folder=folder, **given)
-        try:
-            bulkhead = Bulkhead(**given, home=go.home)
-            found = NodeWithDevices(site, go, bulkhead)
-            found.file.parent.mkdir(parents=True, exist_ok=True)
-            with plugin_process(found.file.parent):
-                await found.start(go)
-                try:
-                    yield found
-                finally:
-                    await asyncio.to_thread(bulkhead.stop)
-        finally:
-            await asyncio.to_thread(go.stop)
-            await remove_pods(site.containerd.endpoint)
-            go.remove()
+    async with go_node(folder, NODE, GoKubeletWithPlugins) as (site, go, bulkhead):
+        found = NodeWithDevices(site, go, bulkhead)
+        directory = found.file.parent
+        directory.mkdir(parents=True, exist_ok=True)
+        # It registers whenever the socket of a kubelet is replaced.
+        with running_program("device_plugin", str(directory), GPU, "--ids", "a,b"):
+            await found.start(go)
+            yield found
 
 
 async def test_a_container_keeps_its_device_under_this_agent_and_again_under_the_go_kubelet(

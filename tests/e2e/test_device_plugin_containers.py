@@ -2,8 +2,6 @@
 each start; a device that becomes unhealthy restarts its container or, in a cluster, ends its pod."""
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,11 +16,11 @@ from shared.model.device_action import DEVICE_ACTION_ANNOTATION
 from shared.model.objects import Object
 from shared.model.runtime import Container
 from tests.programs.device_plugin import DevicePlugin, devices_of
+from tests.programs.running import running_program
 from tests.support.agents.agent import Agent
 from tests.support.agents.world import World, busybox_pod
 from tests.support.clusters.cluster import Cluster
 from tests.support.installed.chosen_programs import first_line
-from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio, pytest.mark.timeout(300)]
 
@@ -37,13 +35,10 @@ def plugin_of(agent: Agent, *options: str) -> Iterator[DevicePlugin]:
     directory = Path(load_effective(str(agent.home.run_dir)).root_dir) / "device-plugins"
     resource = f"example.com/{agent.home.path.name}gpu"
     plugin = DevicePlugin(directory, resource, devices_of("a", "b"))
-    command = [sys.executable, "-m", "tests.programs.device_plugin", str(directory), resource, "--ids", "a,b", *options]
-    process = subprocess.Popen(command, cwd=CHECKOUT)
     try:
-        yield plugin
+        with running_program("device_plugin", str(directory), resource, "--ids", "a,b", *options):
+            yield plugin
     finally:
-        process.kill()
-        process.wait()
         if "--cdi" in options:  # a neighbour's plugin may have made the directory, and not yet written into it
             (CDI / f"{resource.replace('/', '-')}.json").unlink(missing_ok=True)
             with suppress(OSError):  # it was there before, and has other specifications

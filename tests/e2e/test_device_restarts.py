@@ -2,8 +2,6 @@
 no pod is rejected because a plugin comes back late (kubernetes #128043)."""
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +12,8 @@ from services.cli.agent.local_agent import local_agent
 from shared.model.objects import Object
 from shared.model.runtime import Container
 from tests.programs.device_plugin import DevicePlugin
+from tests.programs.running import running_program
 from tests.support.agents.world import World, busybox_pod
-from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio, pytest.mark.timeout(300)]
 
@@ -39,13 +37,8 @@ def pod_with_device(name: str) -> Object:
 def plugin_process(world: World) -> Iterator[DevicePlugin]:
     """Run the node's plugin, and yield its files, with which its faults are switched."""
     directory = world.home.path / "kubelet" / "device-plugins"
-    command = [sys.executable, "-m", "tests.programs.device_plugin", str(directory), GPU, "--ids", ",".join(IDS)]
-    process = subprocess.Popen(command, cwd=CHECKOUT)
-    try:
+    with running_program("device_plugin", str(directory), GPU, "--ids", ",".join(IDS)):
         yield DevicePlugin(directory, GPU, dict.fromkeys(IDS, ("Healthy", ())))
-    finally:
-        process.kill()
-        process.wait()
 
 
 async def wait_known(world: World) -> None:

@@ -4,9 +4,8 @@ import asyncio
 import json
 import signal
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ import pytest_asyncio
 from shared.model.objects import Object
 from shared.plugin_grpc import pod_resources_v1_pb2 as v1
 from tests.programs.device_plugin import DevicePlugin, devices_of
+from tests.programs.running import running_program
 from tests.support.agents.agent import BIN
 from tests.support.clusters.cluster import Cluster
 from tests.support.waits.deadline import WAIT_SECONDS
-from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -34,16 +33,9 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
         yield running
 
 
-@contextmanager
-def plugin_process(directory: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def plugin_process(directory: Path) -> AbstractContextManager["subprocess.Popen[bytes]"]:
     """Run a plugin with two devices below this directory, until the block ends."""
-    command = [sys.executable, "-m", "tests.programs.device_plugin", str(directory), GPU, "--ids", "gpu-0,gpu-1"]
-    process = subprocess.Popen(command, cwd=CHECKOUT)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    return running_program("device_plugin", str(directory), GPU, "--ids", "gpu-0,gpu-1")
 
 
 async def amounts(cluster: Cluster) -> Amounts:

@@ -25,9 +25,9 @@ from shared.podspec.hashing import container_hash
 from tests.support.agents.behaviour import container
 from tests.support.agents.conditions import condition_of, is_ready
 from tests.support.clusters.control_plane import assets
+from tests.support.clusters.go_node import go_node
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools import leftovers
-from tools.clean import remove_pods
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -160,40 +160,23 @@ async def wait(look: Any, what: str, seconds: float = 2 * WAIT_SECONDS) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def handed() -> AsyncIterator[HandedOver]:
     folder = assets()
-    async with Site(folder) as site:
-        given: dict[str, Any] = {
-            "node": NODE,
-            "kubeconfig": site.plane.kubeconfig_for_node(NODE),
-            "client_ca": site.plane.ca_file,
-            "endpoint": site.containerd.endpoint,
-        }
-        go = GoKubelet(folder=folder, **given)
-        try:
-            bulkhead = Bulkhead(**given, home=go.home)
-            for kind, data in (("ConfigMap", {"data": {"k": "v"}}), ("Secret", {"stringData": {"pw": "s3cret"}})):
-                meta = {"name": "cm" if kind == "ConfigMap" else "sec", "namespace": "default"}
-                made = {"apiVersion": "v1", "kind": kind, "metadata": meta, **data}
-                await site.plane.admin.create(f"/api/v1/namespaces/default/{kind.lower()}s", made)
-            expected = site.watch.node(NODE, ready, "to be Ready")
-            go.start()
-            await expected.within(2 * WAIT_SECONDS)
-            for pod in PODS:
-                await site.plane.admin.create(paths.pods("default"), pod)
+    async with go_node(folder, NODE) as (site, go, bulkhead):
+        for kind, data in (("ConfigMap", {"data": {"k": "v"}}), ("Secret", {"stringData": {"pw": "s3cret"}})):
+            meta = {"name": "cm" if kind == "ConfigMap" else "sec", "namespace": "default"}
+            made = {"apiVersion": "v1", "kind": kind, "metadata": meta, **data}
+            await site.plane.admin.create(f"/api/v1/namespaces/default/{kind.lower()}s", made)
+        expected = site.watch.node(NODE, ready, "to be Ready")
+        go.start()
+        await expected.within(2 * WAIT_SECONDS)
+        for pod in PODS:
+            await site.plane.admin.create(paths.pods("default"), pod)
 
-            async def all_ready() -> bool:
-                listed = (await site.plane.admin.get(paths.pods("default"))).get("items") or ()
-                return len(listed) == len(PODS) and all(is_ready(pod) for pod in listed)
+        async def all_ready() -> bool:
+            listed = (await site.plane.admin.get(paths.pods("default"))).get("items") or ()
+            return len(listed) == len(PODS) and all(is_ready(pod) for pod in listed)
 
-            await wait(all_ready, "the pods to be ready under the Go kubelet")
-            running = HandedOver(site, go, bulkhead)
-            try:
-                yield running
-            finally:
-                await asyncio.to_thread(bulkhead.stop)
-        finally:
-            await asyncio.to_thread(go.stop)
-            await remove_pods(site.containerd.endpoint)
-            go.remove()
+        await wait(all_ready, "the pods to be ready under the Go kubelet")
+        yield HandedOver(site, go, bulkhead)
 
 
 async def test_the_hash_of_the_older_kubelet_is_the_one_it_wrote(handed: HandedOver) -> None:

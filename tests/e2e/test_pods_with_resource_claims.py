@@ -4,9 +4,8 @@ claim and keeps them through kills of podsync and volume. Its pod has ended once
 
 import contextlib
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,12 @@ from tests.e2e.test_device_plugin_containers import CDI, has_cdi
 from tests.e2e.test_resize import write_kubeconfig
 from tests.fakes.api_http import HttpApiServer
 from tests.programs.dra_driver import HEALTH_V1, PREPARE, UNPREPARE, V1, DraDriver
+from tests.programs.running import running_program
 from tests.support.agents.agent import NODE
 from tests.support.agents.behaviour import container, pod_of, status_of
 from tests.support.agents.conditions import condition_of, is_ready
 from tests.support.agents.world import World
 from tests.support.waits.deadline import WAIT_SECONDS
-from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio, pytest.mark.timeout(300)]
 
@@ -74,17 +73,10 @@ class ClaimStage:
         pod: Object = await self.world.wait_for(found, f"pod {name} {what}")
         return pod
 
-    @contextmanager
-    def driver_process(self) -> Iterator[None]:
+    def driver_process(self) -> AbstractContextManager["subprocess.Popen[bytes]"]:
         services = ("--service", V1, "--service", HEALTH_V1)
         root = str(self.driver.directory.parents[1])
-        command = [sys.executable, "-m", "tests.programs.dra_driver", root, DRIVER, "--cdi", str(CDI), *services]
-        process = subprocess.Popen(command, cwd=CHECKOUT)
-        try:
-            yield
-        finally:
-            process.kill()
-            process.wait()
+        return running_program("dra_driver", root, DRIVER, "--cdi", str(CDI), *services)
 
     def remove_cdi(self) -> None:
         for uid in self.driver.prepared():

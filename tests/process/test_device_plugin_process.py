@@ -3,19 +3,16 @@
 import asyncio
 import signal
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 
 import pytest
 
 from bus.messages.device_plugins import AllocatedDevices, AllocateDevices
 from tests.programs.device_plugin import DevicePlugin, devices_of
+from tests.programs.running import running_program
 from tests.service.volume.device_plugins import GPU, Plugins, running_plugins
 from tests.support.waits.deadline import WAIT_SECONDS
-
-CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -24,16 +21,9 @@ async def plugins(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Plugins]:
         yield found
 
 
-@contextmanager
-def plugin_process(plugins: Plugins) -> Iterator["subprocess.Popen[bytes]"]:
-    """Yield a plugin that registers whenever the socket of the agent is replaced, and serves there."""
-    command = [sys.executable, "-m", "tests.programs.device_plugin", str(plugins.directory), GPU, "--ids", "a,b"]
-    process = subprocess.Popen(command, cwd=CHECKOUT)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+def plugin_process(plugins: Plugins) -> AbstractContextManager["subprocess.Popen[bytes]"]:
+    """Run a plugin that registers whenever the socket of the agent is replaced, and serves there."""
+    return running_program("device_plugin", str(plugins.directory), GPU, "--ids", "a,b")
 
 
 async def test_a_killed_plugin_is_noticed_and_its_successor_is_used(plugins: Plugins) -> None:

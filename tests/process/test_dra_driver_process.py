@@ -1,19 +1,16 @@
 """A driver of dynamic resource allocation as a process of its own, beside volume: killed before and after it has
 prepared a claim, and found again (node.md 4.16)."""
 
-import contextlib
 import signal
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 
 import pytest
 
 from tests.programs.dra_driver import PREPARE, UNPREPARE, V1, V1BETA1, DraDriver
+from tests.programs.running import running_program
 from tests.service.volume.claim_node import GPU, ClaimNode, claim_node
-
-CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -22,16 +19,9 @@ async def node(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ClaimNode]:
         yield found
 
 
-@contextlib.contextmanager
-def driver_process(node: ClaimNode, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """Yield a driver that serves until it is killed."""
-    command = [sys.executable, "-m", "tests.programs.dra_driver", str(node.root), GPU, *arguments]
-    process = subprocess.Popen(command, cwd=CHECKOUT)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+def driver_process(node: ClaimNode, *arguments: str) -> AbstractContextManager["subprocess.Popen[bytes]"]:
+    """Run a driver that serves until it is killed."""
+    return running_program("dra_driver", str(node.root), GPU, *arguments)
 
 
 @pytest.mark.parametrize("fault", ["die", "die after"])

@@ -22,6 +22,7 @@ from shared.model.runtime import ContainerState
 from shared.story.files import read_shutdown
 from shared.story.text import node_data, node_text
 from tests.fakes.runtime import FakeRuntime
+from tests.service.podsync.crashes import ending_at
 from tests.service.podsync.stage import Stage, cleared
 from tests.service.podsync.test_podsync_service import a_pod, running
 
@@ -328,27 +329,6 @@ async def test_pods_that_were_stopped_run_again_where_the_configuration_gives_th
         await stage.until(lambda: running(stage, "low"))
 
 
-class EndedError(Exception):
-    """podsync ended here."""
-
-
-@contextmanager
-def ending_at(point: str) -> Iterator[list[str]]:
-    """While it holds, podsync ends when it comes to this point for the given time."""
-    name, _, number = point.partition(" ")
-    met: list[str] = []
-
-    def meet(at: str) -> None:
-        met.extend([at] * (at == name))
-        if len(met) >= int(number or 1):
-            raise EndedError
-
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (node_shutdown, pod_workers):
-            patch.setattr(module, "crash_point", meet)
-        yield met
-
-
 # The shutdown begins, its groups begin one after the other, it is over.
 POINTS = [f"podsync.shutdown.{step} {number}" for step in ("saved", "published") for number in (1, 2, 3, 4)]
 POINTS += [f"podsync.{step}.KillPod {number}" for step in ("saved", "published", "acted") for number in (1, 3)]
@@ -360,7 +340,7 @@ async def test_a_kill_at_this_point_ends_as_without_it(point: str, tmp_path: Pat
     number = int(point.partition(" ")[2])
     async with shutting_stage(tmp_path) as stage:
         await stage.pods_that_run(low=0, middle=100, high=1000)
-        with ending_at(point) as met:
+        with ending_at(point, node_shutdown, pod_workers) as met:
             stage.signal()
             await stage.until(lambda: len(met) >= number)
             await stage.kill()
@@ -381,7 +361,7 @@ async def test_a_kill_while_the_cancellation_is_saved_leaves_no_pod_stopped(step
         await stage.pods_that_run(low=0)
         stage.signal()
         await stage.until(lambda: stage.shown().over)
-        with ending_at(f"podsync.shutdown.{step} 1") as met:
+        with ending_at(f"podsync.shutdown.{step} 1", node_shutdown, pod_workers) as met:
             stage.signal(in_progress=False)
             await stage.until(lambda: met)
             await stage.kill()

@@ -1,8 +1,6 @@
 """A resize by podsync with a fake runtime and a cgroup tree of plain files: what is written, and kills on the way."""
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from shared.host import cgroup_layout
 from shared.host.cgroup_layout import Hierarchies
 from shared.podspec.defaults import apply_defaults
 from tests.fakes.runtime import FakeRuntime
+from tests.service.podsync.crashes import ending_at
 from tests.service.podsync.stage import Stage, cleared, on_stage
 
 CONTROLLERS = ("cpu", "memory", "pids", "cpuset", "cpuacct", "systemd")
@@ -35,10 +34,6 @@ POINTS = (
     "podsync.acted.ResizePod",
     *(f"{WRITTEN} {number}" for number in (1, 2, 3, 4, 5)),
 )
-
-
-class EndedError(BaseException):
-    """The process ends here."""
 
 
 def a_pod(amounts: dict[str, str], generation: int = 1) -> dict[str, Any]:
@@ -88,23 +83,6 @@ def is_resized(stage: Stage, root: Path, amounts: dict[str, str]) -> bool:
     return found["resources"] == {"a": both, "b": both} and not found["conditions"] and {"a", "b"} <= found.keys()
 
 
-@contextmanager
-def ending_at(point: str) -> Iterator[list[str]]:
-    """While it holds, podsync ends at this point; the list has the point once it has come to it."""
-    name, _, number = point.partition(" ")
-    met: list[str] = []
-
-    def meet(at: str) -> None:
-        met.extend([at] * (at == name))
-        if len(met) >= int(number or 1):
-            raise EndedError
-
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (pod_workers, resizing):
-            patch.setattr(module, "crash_point", meet)
-        yield met
-
-
 async def started(stage: Stage, root: Path, amounts: dict[str, str]) -> None:
     stage.want(a_pod(amounts))
     await stage.until(lambda: len(stage.runtime.running_pids()) == 3 and is_resized(stage, root, amounts))
@@ -146,7 +124,7 @@ async def test_a_kill_at_this_point_ends_as_without_it(
         undisturbed_states[after["cpu"]] = await undisturbed(tmp_path / "undisturbed", root, before, after)
     async with on_stage(tmp_path, cgroups_per_qos=True) as stage:
         await started(stage, root, before)
-        with ending_at(point) as met:
+        with ending_at(point, pod_workers, resizing) as met:
             stage.want(a_pod(after, 2))
             await stage.until(lambda: met)
             await stage.kill()
