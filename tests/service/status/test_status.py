@@ -140,6 +140,14 @@ class Node:
         async with running_service(self.network, bus, service):
             yield
 
+    @contextlib.asynccontextmanager
+    async def ready(self) -> AsyncIterator[None]:
+        """status runs, and has found everything well."""
+        self.observe(WELL)
+        async with self.status():
+            await self.until_ready_is("True", "")
+            yield
+
     async def until_ready_is(self, status: str, text: str) -> dict[str, str]:
         def holds(conditions: Conditions) -> bool:
             return conditions[-1]["status"] == status and text in conditions[-1]["message"]
@@ -187,9 +195,7 @@ async def test_a_shutdown_of_the_machine_makes_the_node_not_ready_until_it_is_ca
 
 
 async def test_a_network_that_fails_makes_the_node_not_ready_and_back_with_events(node: Node) -> None:
-    node.observe(WELL)
-    async with node.status():
-        await node.until_ready_is("True", "")
+    async with node.ready():
         node.observe(replace(WELL, network_ready=False, network_message="reason:NetworkPluginNotReady message:no cni"))
         expected = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:no cni"
         assert (await node.until_ready_is("False", ""))["message"] == expected
@@ -206,9 +212,7 @@ async def test_a_network_that_fails_makes_the_node_not_ready_and_back_with_event
 
 
 async def test_a_runtime_that_goes_away_is_down_after_thirty_seconds(node: Node) -> None:
-    node.observe(WELL)
-    async with node.status():
-        await node.until_ready_is("True", "")
+    async with node.ready():
         node.observe(replace(WELL, runtime_reachable=False))
         await node.live(29)
         assert node.decided.all[-1][-1]["status"] == "True"
@@ -217,9 +221,7 @@ async def test_a_runtime_that_goes_away_is_down_after_thirty_seconds(node: Node)
 
 
 async def test_a_dead_process_is_no_matter_for_thirty_seconds_and_named_afterwards(node: Node) -> None:
-    node.observe(WELL)
-    async with node.status():
-        await node.until_ready_is("True", "")
+    async with node.ready():
         await node.live(1)
         node.network.kill("volume")
         del node.buses["volume"]
@@ -252,9 +254,7 @@ async def test_a_silent_bootstrap_is_a_trouble_and_no_condition(node: Node) -> N
 
 
 async def test_a_restart_of_pleg_is_no_matter(node: Node) -> None:
-    node.observe(WELL)
-    async with node.status():
-        await node.until_ready_is("True", "")
+    async with node.ready():
         await node.live(5)
         node.network.kill("pleg")
         node.start_pleg()
@@ -265,9 +265,7 @@ async def test_a_restart_of_pleg_is_no_matter(node: Node) -> None:
 
 
 async def test_a_process_whose_main_loop_hangs_is_named_though_another_loop_of_it_turns(node: Node) -> None:
-    node.observe(WELL)
-    async with node.status():
-        await node.until_ready_is("True", "")
+    async with node.ready():
         await node.live(2)
         for _ in range(32):
             node.turn("volume")
@@ -286,9 +284,7 @@ async def test_a_loop_that_turns_when_there_is_work_may_rest(node: Node) -> None
 
 
 async def test_a_time_in_which_status_was_stopped_is_nobodys_silence(node: Node) -> None:
-    node.observe(WELL)
-    async with node.status():
-        await node.until_ready_is("True", "")
+    async with node.ready():
         await node.live(2)
         for seconds in (60, 300):
             node.live_while_status_is_stopped(seconds)
@@ -298,9 +294,7 @@ async def test_a_time_in_which_status_was_stopped_is_nobodys_silence(node: Node)
 
 
 async def test_who_died_while_status_was_stopped_is_named_thirty_seconds_after_it_goes_on(node: Node) -> None:
-    node.observe(WELL)
-    async with node.status():
-        await node.until_ready_is("True", "")
+    async with node.ready():
         await node.live(2)
         node.network.kill("volume")
         del node.buses["volume"]
@@ -312,9 +306,7 @@ async def test_who_died_while_status_was_stopped_is_named_thirty_seconds_after_i
 
 
 async def test_a_report_of_the_runtime_counts_at_once_also_after_a_stop(node: Node) -> None:
-    node.observe(WELL)
-    async with node.status():
-        await node.until_ready_is("True", "")
+    async with node.ready():
         await node.live(2)
         node.network.kill("volume")
         del node.buses["volume"]
@@ -325,9 +317,7 @@ async def test_a_report_of_the_runtime_counts_at_once_also_after_a_stop(node: No
 
 
 async def test_pleg_that_stands_still_for_three_minutes_makes_the_node_not_ready(node: Node) -> None:
-    node.observe(WELL)
-    async with node.status():
-        await node.until_ready_is("True", "")
+    async with node.ready():
         await node.live(2)
         for _ in range(181):
             node.turn("pleg")
@@ -348,9 +338,7 @@ async def test_the_transition_time_survives_a_restart(node: Node) -> None:
 
 
 async def test_a_changing_duration_alone_is_published_only_every_ten_seconds(node: Node) -> None:
-    node.observe(WELL)
-    async with node.status():
-        await node.until_ready_is("True", "")
+    async with node.ready():
         node.network.kill("volume")
         del node.buses["volume"]
         await node.live(32)
