@@ -67,9 +67,7 @@ async def test_a_status_that_came_before_the_first_list_is_not_forgotten() -> No
     world = PlegWorld()
     hang = world.runtime.hang("Observe", after=True)
     await world.start()
-    _, container = await world.run_pod("a")
-    world.publish_status("a", container)
-    await world.network.settle()
+    await world.run_known_pod("a")
     hang.release.set()
     assert await world.until(lambda: "a" in world.pods.state) < 0.001
     await world.stop()
@@ -78,9 +76,7 @@ async def test_a_status_that_came_before_the_first_list_is_not_forgotten() -> No
 @on_virtual_time
 async def test_an_exit_is_published_without_time_passing() -> None:
     async with PlegWorld() as world:
-        _, container = await world.run_pod("a")
-        world.publish_status("a", container)
-        await world.network.settle()
+        container = await world.run_known_pod("a")
         world.runtime.exit_container(container, 3)
         assert await world.until(lambda: world.container("a").state is ContainerState.EXITED) < 0.001
         assert world.container("a").exit_code == 3
@@ -90,9 +86,7 @@ async def test_an_exit_is_published_without_time_passing() -> None:
 @on_virtual_time
 async def test_an_exit_the_runtime_has_not_processed_yet_is_looked_at_again_until_it_has() -> None:
     async with PlegWorld() as world:
-        _, container = await world.run_pod("a")
-        world.publish_status("a", container)
-        await world.network.settle()
+        container = await world.run_known_pod("a")
         looks = world.looks()
         world.runtime.exit_container(container, 3, settled=False)
         await world.pass_time(0.010)  # looks at 0 and 5 ms
@@ -106,9 +100,7 @@ async def test_an_exit_the_runtime_has_not_processed_yet_is_looked_at_again_unti
 @on_virtual_time
 async def test_an_exit_that_is_never_confirmed_is_left_to_the_list_and_not_watched_again() -> None:
     async with PlegWorld() as world:
-        _, container = await world.run_pod("a")
-        world.publish_status("a", container)
-        await world.network.settle()
+        container = await world.run_known_pod("a")
         looks = world.looks()
         world.runtime.exit_container(container, settled=False)
         await world.pass_time(1.5)
@@ -168,9 +160,7 @@ async def test_lists_are_rare_while_every_process_is_held_and_frequent_while_one
         await world.pass_time(20)
         assert world.lists() - lists == 20 / RELIST_SECONDS
         world.pidfds.refusal = OSError(24, "Too many open files")
-        _, second = await world.run_pod("b")
-        world.publish_status("b", second)
-        await world.network.settle()
+        second = await world.run_known_pod("b")
         lists = world.lists()
         await world.pass_time(5)
         assert world.lists() - lists >= 4
@@ -212,9 +202,7 @@ async def test_hints_for_one_pod_that_come_during_a_look_cost_one_more_look() ->
 async def test_an_older_observation_never_replaces_a_newer_one() -> None:
     """A full list that saw the container running arrives after a look that saw it exit."""
     async with PlegWorld() as world:
-        _, container = await world.run_pod("a")
-        world.publish_status("a", container)
-        await world.network.settle()
+        container = await world.run_known_pod("a")
         hang = world.runtime.hang("Observe", after=True)
         await world.until(hang.reached.is_set, within=RELIST_SECONDS)
         await world.pass_time(0.001)

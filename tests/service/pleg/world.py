@@ -276,6 +276,13 @@ class PlegWorld:
         sandbox = await self.runtime.run_pod_sandbox(self.config(uid), "")
         return sandbox, await self.run_container(uid, sandbox)
 
+    async def run_known_pod(self, uid: str) -> str:
+        """As `run_pod`, and podsync shows the container; its id."""
+        _, container = await self.run_pod(uid)
+        self.publish_status(uid, container)
+        await self.network.settle()
+        return container
+
     async def run_container(self, uid: str, sandbox: str, attempt: int = 0) -> str:
         config: Message = {
             "metadata": {"name": "c", **({"attempt": attempt} if attempt else {})},

@@ -1,5 +1,7 @@
 """PersistentVolumeClaims and their PersistentVolumes on a node in a cluster: who may read them, how changes show."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,17 @@ def put(node: ClusterNode, *, bound: bool, name: str = "data", volume: str = "pv
     if bound:
         reference = {"claimRef": {"name": name, "namespace": "default", "uid": made["metadata"]["uid"]}}
         node.api.put(f"{VOLUMES}/{volume}", {"metadata": {"name": volume}, "spec": reference})
+
+
+@asynccontextmanager
+async def node_with_claim(path: Path) -> AsyncIterator[ClusterNode]:
+    """A node with a pod whose bound claim was read."""
+    async with cluster_node(path) as node:
+        put(node, bound=True)
+        node.api.bind(using("web"), NODE)
+        await node.start()
+        assert (await node.ask("PersistentVolumeClaim", "data")).object is not None
+        yield node
 
 
 def reads(node: ClusterNode) -> int:
@@ -107,11 +120,7 @@ async def test_many_claims_that_are_not_bound_leave_most_of_the_rate_limit_to_ot
 
 @on_virtual_time
 async def test_a_new_pod_gets_the_claim_as_it_is_now(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        put(node, bound=True)
-        node.api.bind(using("web"), NODE)
-        await node.start()
-        assert (await node.ask("PersistentVolumeClaim", "data")).object is not None
+    async with node_with_claim(tmp_path) as node:
         node.api.delete(f"{CLAIMS}/data")
         node.api.bind(using("next"), NODE)
         await node.settle()
@@ -120,11 +129,7 @@ async def test_a_new_pod_gets_the_claim_as_it_is_now(tmp_path: Path) -> None:
 
 @on_virtual_time
 async def test_a_new_pod_never_gets_a_claim_as_it_was_read_for_another_pod(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        put(node, bound=True)
-        node.api.bind(using("web"), NODE)
-        await node.start()
-        assert (await node.ask("PersistentVolumeClaim", "data")).object is not None
+    async with node_with_claim(tmp_path) as node:
         node.api.delete(f"{CLAIMS}/data")
         put(node, bound=True, volume="pv-2")
         node.api.refuse(0, 500)  # the watch gives the pod, and no GET the claim
@@ -141,11 +146,7 @@ async def test_a_new_pod_never_gets_a_claim_as_it_was_read_for_another_pod(tmp_p
 
 @on_virtual_time
 async def test_an_outage_leaves_what_was_read(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        put(node, bound=True)
-        node.api.bind(using("web"), NODE)
-        await node.start()
-        assert (await node.ask("PersistentVolumeClaim", "data")).object is not None
+    async with node_with_claim(tmp_path) as node:
         node.api.down()
         await node.pass_time(200)
         assert (await node.ask("PersistentVolumeClaim", "data")).object is not None
