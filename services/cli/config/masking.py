@@ -35,9 +35,15 @@ _WORDS_OF_NAMES = ("pass", "secret", "token", "key", "credential", "pwd")
 # Letters that `re.IGNORECASE` takes for ASCII letters and that are still others in lower case.
 _AS_ASCII = {0x130: "i", 0x131: "i", 0x17F: "s"}
 
+# How a match of a pattern that begins with `_NAMES` or `_ENDS` begins, in lower case.
+_STARTS = re.compile(
+    "pass|secret|access|api|account|shared|ssh|client-key-data|auth|token|[_-]key|private|encryption|signing|credential|pwd"
+)
+
 # Each pattern matches one form of a credential; the text beside it replaces the match. The words before it are lower
-# case, and each match has one of them: to look for a word takes a hundredth of the time of a pattern.
-_PATTERNS = (
+# case, and each match has one of them: to look for a word takes a hundredth of the time of a pattern. One with
+# `_STARTS` is tried only where these match, which takes a tenth of the time of a search.
+_PATTERNS: tuple[tuple[tuple[str, ...] | re.Pattern[str], re.Pattern[str], str], ...] = (
     # PEM, with real or escaped line breaks, or its base64. A certificate begins otherwise.
     (
         ("-----begin",),
@@ -111,12 +117,12 @@ _PATTERNS = (
     # A quoted value. It ends at the next quote with as many backslashes before it; a quote with more backslashes is
     # part of it.
     (
-        _WORDS_OF_NAMES,
+        _STARTS,
         re.compile(rf"""(?ix) ( (?: {_NAMES} | {_ENDS} ) {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} {_IN_QUOTES}"""),
         rf"\1{MASK}",
     ),
     (
-        _WORDS_OF_NAMES,
+        _STARTS,
         re.compile(
             rf"""(?ix) ( (?: {_NAMES} ) {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} {_QUOTE} )
                     (?! <masked> | [|>][-+\d]{{0,2}} [ ] <masked> )
@@ -124,7 +130,7 @@ _PATTERNS = (
         ),
         rf"\1{MASK}",
     ),
-    (_WORDS_OF_NAMES, re.compile(rf"""(?ix) ( (?: {_ENDS} ) = ) {_BARE}"""), rf"\1{MASK}"),
+    (_STARTS, re.compile(rf"""(?ix) ( (?: {_ENDS} ) = ) {_BARE}"""), rf"\1{MASK}"),
     # A line of YAML, also inside a string of JSON. In prose, a colon after `secret` or `token` begins a message.
     (
         _WORDS_OF_NAMES,
@@ -190,8 +196,27 @@ _PATTERNS = (
 
 def without_credentials(text: str) -> str:
     """Return the text with each credential replaced by `MASK`."""
-    lower = (text if text.isascii() else text.translate(_AS_ASCII)).lower()
-    for words, pattern, replacement in _PATTERNS:
-        if any(word in lower for word in words):
+    lower = _lower(text)
+    for found_by, pattern, replacement in _PATTERNS:
+        if isinstance(found_by, re.Pattern):
+            text = _substitute_from(found_by, pattern, replacement, text)
+        elif any(word in lower for word in found_by):
             text = pattern.sub(replacement, text)
     return text
+
+
+def _lower(text: str) -> str:
+    """Return the text in lower case, with as many characters."""
+    return (text if text.isascii() else text.translate(_AS_ASCII)).lower()
+
+
+def _substitute_from(starts: re.Pattern[str], pattern: re.Pattern[str], replacement: str, text: str) -> str:
+    """Return what `pattern.sub` does, whose matches begin only where `starts` matches in lower case."""
+    lower, parts, done, position = _lower(text), list[str](), 0, 0
+    while (start := starts.search(lower, position)) is not None:
+        found = pattern.match(text, start.start())
+        position = found.end() if found is not None else start.start() + 1
+        if found is not None:
+            parts += [text[done : found.start()], found.expand(replacement)]
+            done = found.end()
+    return "".join([*parts, text[done:]])
