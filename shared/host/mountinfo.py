@@ -29,13 +29,11 @@ class MountPoint(Struct, frozen=True):
 
 
 def parse(text: str, path: str = "") -> tuple[MountPoint, ...]:
-    """Return all mounts, or those at or under a path, in the order of the table; lines of another format are left
-    out."""
+    """Return all mounts, or those at or under a path, in their order; lines of another format are left out."""
     mounts = []
-    named = f" {_escaped(path)}"  # reading the fields of each line would cost milliseconds for a table of many pods
-    for line in text.split("\n"):
-        if named not in line:
-            continue
+    # Reading the fields of each line costs milliseconds for a table of many pods.
+    named = " " + _TO_ESCAPE.sub(lambda match: f"\\{ord(match[0]):03o}", path)
+    for line in (line for line in text.split("\n") if named in line):
         before, separator, after = line.partition(" - ")
         fields = before.split(" ")
         if not separator or len(fields) < 6:
@@ -51,7 +49,7 @@ def parse(text: str, path: str = "") -> tuple[MountPoint, ...]:
             source=_unescaped(of_filesystem[1]) if len(of_filesystem) > 1 else "",
             super_options=frozenset(of_filesystem[2].split(",") if len(of_filesystem) > 2 else ()),
         )
-        if not path or _is_at_or_under(mount, path):
+        if not path or below([mount], path):
             mounts.append(mount)
     return tuple(mounts)
 
@@ -67,17 +65,9 @@ def _unescaped(field: str) -> str:
     return _OCTAL.sub(lambda match: chr(int(match[1], 8)), field)
 
 
-def _escaped(path: str) -> str:
-    return _TO_ESCAPE.sub(lambda match: f"\\{ord(match[0]):03o}", path)
-
-
-def _is_at_or_under(mount: MountPoint, path: str) -> bool:
-    return mount.path == path or mount.path.startswith(path.rstrip("/") + "/")
-
-
 def below(mounts: Iterable[MountPoint], path: str) -> list[str]:
     """Return the mount points at or under a path, deepest first."""
-    found = [mount.path for mount in mounts if _is_at_or_under(mount, path)]
+    found = [mount.path for mount in mounts if mount.path == path or mount.path.startswith(path.rstrip("/") + "/")]
     return sorted(found, key=lambda point: point.count("/"), reverse=True)
 
 

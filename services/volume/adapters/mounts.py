@@ -20,10 +20,9 @@ _libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctype
 _libc.umount2.argtypes = [ctypes.c_char_p, ctypes.c_int]
 
 
-def mount_table(path: Path | None = None) -> tuple[MountPoint, ...]:
+def mount_table(path: Path | str = "") -> tuple[MountPoint, ...]:
     """Return every mount that this process sees, or only those at or under a path. Raises OSError."""
-    text = Path("/proc/self/mountinfo").read_bytes().decode(errors="surrogateescape")
-    return parse(text, "" if path is None else str(path))
+    return parse(Path("/proc/self/mountinfo").read_bytes().decode(errors="surrogateescape"), str(path))
 
 
 def mount_tmpfs(path: Path, *, size: int) -> None:
