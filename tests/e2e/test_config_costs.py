@@ -14,7 +14,7 @@ import pytest_asyncio
 import yaml
 
 from tests.support.agents.agent import BIN
-from tests.support.agents.world import World, busybox_pod
+from tests.support.agents.world import ExecutedWorld, World, busybox_pod
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[World]:
-    async with World() as world:
+    async with ExecutedWorld() as world:
         world.put_manifest("steady", busybox_pod("steady"))
         await world.wait_running("steady")
         yield world

@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from shared.model.runtime import ContainerState
-from tests.support.agents.world import World, busybox_pod
+from tests.support.agents.world import ExecutedWorld, busybox_pod
 from tests.support.waits.deadline import SLOWNESS
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
@@ -25,7 +25,7 @@ SAMPLES = 10
 
 async def test_a_new_manifest_runs_soon_and_a_killed_container_runs_again_soon() -> None:
     starts, restarts = [], []
-    async with World() as world:
+    async with ExecutedWorld() as world:
         for number in range(SAMPLES):
             name = f"quick-{number}"
             began = time.monotonic()

@@ -15,6 +15,8 @@ from supervisor.xmlrpc import SupervisorTransport
 from bus.lock import ServiceLock
 from tests.support.agents import evidence
 from tests.support.agents.kept_machine import KEPT_MACHINE
+from tests.support.agents.preloaded import Preloaded
+from tests.support.agents.supervisord_start import start_supervisord
 from tests.support.waits.deadline import WAIT_SECONDS
 from tests.support.waits.looks import pause_after
 
@@ -61,7 +63,7 @@ class Agent:
         self.config = home / "kubelet.yaml"
         self.args = ["--config", str(self.config)]
         self.environment: dict[str, str] = {}
-        self.supervisord: subprocess.Popen[bytes] | None = None
+        self.supervisord: subprocess.Popen[bytes] | Preloaded | None = None
         self._seen: set[int] = set()
         evidence.live.add(home)
         self.conf = self._write_conf(tuple(dummies), (*programs, "supervisord"))
@@ -74,14 +76,10 @@ class Agent:
     def start(self, stderr: int | None = None, conf: Path | None = None) -> None:
         """Start a supervisord in the foreground."""
         environment = self._prepare()
-        with (self.home / "console").open("ab") as console:
-            self.supervisord = subprocess.Popen(
-                [CHECKOUT / ".venv/bin/supervisord", "-n", "-c", conf or self.conf],
-                env=environment,
-                stdout=subprocess.DEVNULL,
-                stderr=console if stderr is None else stderr,
-                start_new_session=True,
-            )
+        command = [str(CHECKOUT / ".venv/bin/supervisord"), "-n", "-c", str(conf or self.conf)]
+        with (self.home / "console").open("ab") as console, Path(os.devnull).open("wb") as nothing:
+            errors = console.fileno() if stderr is None else stderr
+            self.supervisord = start_supervisord(command, environment, nothing.fileno(), errors)
 
     def run_bootstrap(self) -> str:
         """Run bootstrap alone, as supervisord does, to the end of a start that it refuses; what it prints.

@@ -19,7 +19,7 @@ import pytest_asyncio
 from bench.processes import AgentProcesses
 from bus.messages.streams import SERVICES
 from shared.model.objects import Object
-from tests.support.agents.world import World, busybox_pod
+from tests.support.agents.world import ExecutedWorld, World, busybox_pod
 from tests.support.waits.deadline import SLOWNESS
 from tools.home import CHECKOUT
 
@@ -40,7 +40,7 @@ async def world() -> AsyncIterator[World]:
     # Where supervisord compiles what it loads, each process has 1 to 2 MiB more; an installed agent compiles nothing.
     for room in ("bus", "services", "shared"):
         await asyncio.to_thread(compileall.compile_dir, CHECKOUT / room, quiet=1)
-    async with World() as world:
+    async with ExecutedWorld() as world:
         for number in range(PODS):
             world.put_manifest(f"pod-{number}", busybox_pod(f"pod-{number}", restartPolicy="Never"))
         for number in range(PODS):

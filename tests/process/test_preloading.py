@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bus.messages.streams import SERVICES
-from tests.support.agents.world import World
+from tests.support.agents.world import ExecutedWorld
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
@@ -13,7 +13,7 @@ SHARED_AT_LEAST = 20 * 1024  # KiB; an interpreter of its own shares nothing tha
 
 
 async def test_every_service_shares_its_modules_with_supervisord_also_after_a_kill() -> None:
-    async with World() as world:
+    async with ExecutedWorld() as world:
         assert {service: shared_kib(world.pid_of(service)) > SHARED_AT_LEAST for service in SERVICES} == dict.fromkeys(
             SERVICES, True
         )

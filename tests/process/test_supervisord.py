@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from bus.messages.streams import SERVICES
-from tests.support.agents.world import World, busybox_pod
+from tests.support.agents.world import ExecutedWorld, World, busybox_pod
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -17,7 +17,7 @@ PODS = 5  # that start while supervisord is stopped; every service has something
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[World]:
-    async with World(verbosity=6) as world:
+    async with ExecutedWorld(verbosity=6) as world:
         world.put_manifest("steady", busybox_pod("steady"))
         await world.wait_running("steady")
         yield world

@@ -23,7 +23,7 @@ from shared.config.loader import load_generation
 from tests.chaos.sessions import Session
 from tests.process.supervised import alive
 from tests.support.agents.agent import NODE
-from tests.support.agents.world import World, busybox_pod
+from tests.support.agents.world import ExecutedWorld, World, busybox_pod
 from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
@@ -40,7 +40,7 @@ ANONYMOUS = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[World]:
-    async with World(config=ANONYMOUS) as world:
+    async with ExecutedWorld(config=ANONYMOUS) as world:
         world.put_manifest("steady", busybox_pod("steady"))
         await world.wait_running("steady")
         yield world

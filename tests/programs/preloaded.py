@@ -1,11 +1,13 @@
 """Runs our modules as programs in forks of one interpreter that has imported them: a fork costs some milliseconds where
 an interpreter of its own takes up to a second.
 
-argv: the descriptor of a SOCK_SEQPACKET socket, and the modules to import; of one that ends with a dot, all below it.
+argv: the descriptor of a SOCK_SEQPACKET socket, room for the command line of a program, and the modules to import; of
+one that ends with a dot, all below it.
 Each message (tests/support/agents/preloaded.py) starts one program. Ends when the socket is closed.
 """
 
 import atexit
+import ctypes
 import gc
 import importlib
 import json
@@ -19,10 +21,12 @@ import sys
 import threading
 import time
 import traceback
+from pathlib import Path
 from typing import Any, NoReturn
 
 from tests.support.agents.preloaded import MAX_MESSAGE_BYTES, REPORT, STREAMS
 
+READ_AT_IMPORT = {"shared.process.crash"}  # modules that read the environment when they are imported
 FLUSH_FAILED = 120  # what an interpreter exits with that cannot write what its standard output holds
 
 
@@ -67,9 +71,14 @@ def become(request: dict[str, Any], streams: list[int]) -> NoReturn:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         os.closerange(len(streams), os.sysconf("SC_OPEN_MAX"))
+        if request["command_line"]:
+            os.setsid()
+            take_the_command_line(request["command_line"])
         os.environ.clear()
         os.environ.update(request["environment"])
         time.tzset()
+        for name in READ_AT_IMPORT & sys.modules.keys():
+            importlib.reload(sys.modules[name])
         os.chdir(request["directory"])
         sys.stdin = os.fdopen(0, closefd=False)
         sys.stdout = os.fdopen(1, "w", closefd=False)
@@ -84,6 +93,16 @@ def become(request: dict[str, Any], streams: list[int]) -> NoReturn:
         traceback.print_exc()
     finally:
         end_program(code)
+
+
+def take_the_command_line(words: list[str]) -> None:
+    """Let /proc and ps show this command line of a script, by which agents are found, and its name."""
+    fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    start, end = int(fields[45]), int(fields[46])  # of the memory in which the kernel reads the arguments
+    text = b"".join(os.fsencode(word) + b"\0" for word in words)
+    assert len(text) <= end - start, f"no room for {words}"
+    ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
+    Path("/proc/self/comm").write_text(Path(words[1]).name, encoding="utf-8")
 
 
 def end_program(code: int) -> NoReturn:
@@ -104,7 +123,8 @@ def end_program(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    import_all(sys.argv[2:])
+    sys.dont_write_bytecode = False
+    import_all(sys.argv[3:])
     gc.collect()
     gc.freeze()  # a collection in a fork would write to every object, and so copy every page
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -28,6 +28,8 @@ from services.bootstrap.adapters.containerd_process import find_containerd
 from tests.support.agents import evidence
 from tests.support.agents.free_ports import free_ports
 from tests.support.agents.kept_machine import KEPT_MACHINE
+from tests.support.agents.preloaded import Preloaded
+from tests.support.agents.supervisord_start import start_supervisord
 from tests.support.installed import ran_versions
 from tests.support.installed.chosen_programs import chosen_handler, runs_in_docker
 from tests.support.runtime.containerd import PrivateContainerd, network_of_our_own
@@ -59,6 +61,7 @@ class Agent:
     """
 
     own_keys: ClassVar[Mapping[str, Any]] = {}  # further keys of BulkheadConfiguration
+    preloaded: ClassVar[bool] = True  # False: supervisord is an interpreter of its own, as where its start is tested
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class Agent:
         self._port, self._read_only_port, self._healthz_port = free_ports(3)
         self._bridge, self._subnet = network_of_our_own()
         self._config, self._environment, self._flags = dict(config or {}), dict(environment or {}), list(flags)
-        self._supervisord: subprocess.Popen[bytes] | None = None
+        self._supervisord: subprocess.Popen[bytes] | Preloaded | None = None
         self._bus: ProcessBus | None = None
         self._ran: list[ran_versions.Ran] = []
 
@@ -171,8 +174,8 @@ class Agent:
             self._supervisord.wait()  # a killed one before this one
         console = DrainedConsole(self.home.console)
         try:
-            self._supervisord = subprocess.Popen(
-                command, env=environment, stdout=console.writer, stderr=console.writer, start_new_session=True
+            self._supervisord = start_supervisord(
+                command, environment, console.writer, console.writer, preloaded=self.preloaded
             )
         finally:
             console.close_writer()
@@ -345,6 +348,6 @@ class Agent:
     def _crash_file(self) -> Path:
         return self.home.path / "crash"
 
-    def _require_supervisord(self) -> "subprocess.Popen[bytes]":
+    def _require_supervisord(self) -> "subprocess.Popen[bytes] | Preloaded":
         assert self._supervisord is not None, "supervisord was not started"
         return self._supervisord

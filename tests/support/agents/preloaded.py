@@ -18,6 +18,7 @@ from tests.support.waits.stopped import wait_stopped
 from tests.support.waits.waiting import count_as_child
 
 SERVER = "tests.programs.preloaded"
+ROOM = "-" * 1000  # an argument, in which a program can show its own command line
 MODULES = ("services.cli.", "tests.programs.seven_services", "tests.programs.container_command")
 STREAMS = ("stdin", "stdout", "stderr")
 MAX_MESSAGE_BYTES = 1 << 17
@@ -25,11 +26,11 @@ REPORT = struct.Struct("<qd")  # a process ID or exit code, and CPU seconds
 
 
 @cache
-def _server() -> socket.socket:
-    """Return the socket of the interpreter, which ends with this process."""
+def _server(modules: tuple[str, ...]) -> socket.socket:
+    """Return the socket of the interpreter that has imported these modules, which ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        command = [sys.executable, "-m", SERVER, str(theirs.fileno()), *MODULES]
+        command = [sys.executable, "-m", SERVER, str(theirs.fileno()), ROOM, *modules]
         process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=Path(__file__).resolve().parents[3])
 
     def stop() -> None:
@@ -43,21 +44,24 @@ def _server() -> socket.socket:
 class Preloaded:
     """A module of ours that runs as a program in a process of its own.
 
-    `streams`: descriptors for its standard input, output and error; they stay open here."""
+    `streams`: descriptors for its standard input, output and error; they stay open here. `modules`: what is imported
+    before. `command_line`: what it shows as its own, in a session of its own; without one, it shows ours."""
 
     def __init__(
         self, module: str, arguments: Sequence[str], streams: tuple[int, int, int],
-        environment: Mapping[str, str] = os.environ,
+        environment: Mapping[str, str] = os.environ, *, modules: tuple[str, ...] = MODULES,
+        command_line: Sequence[str] = (),
     ) -> None:  # fmt: skip
         request = {
             "module": module,
             "arguments": list(arguments),
             "environment": dict(environment),
             "directory": str(Path.cwd()),
+            "command_line": list(command_line),
         }
         self._report, report = os.pipe()
         try:
-            socket.send_fds(_server(), [json.dumps(request).encode()], [*streams, report])
+            socket.send_fds(_server(modules), [json.dumps(request).encode()], [*streams, report])
         finally:
             os.close(report)
         self.pid, _ = self._read(WAIT_SECONDS)
@@ -86,6 +90,16 @@ class Preloaded:
                     wait_stopped(self.pid)
             except (ProcessLookupError, FileNotFoundError):
                 return
+
+    def terminate(self) -> None:
+        """Ask the process to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def poll(self) -> int | None:
+        """Return the exit code; None while the process runs."""
+        if self.returncode is None and select.select([self._report], [], [], 0)[0]:
+            self.wait()
+        return self.returncode
 
     def kill(self) -> None:
         """End the process."""

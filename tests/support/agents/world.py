@@ -110,6 +110,12 @@ class World(Agent):
         await super()._take_down(failed=failed)
 
 
+class ExecutedWorld(World):
+    """A World whose supervisord is executed as that of a user is, for what looks at the start or at memory."""
+
+    preloaded = False
+
+
 def busybox_pod(name: str, *command: str, grace: int = 1, **spec: Any) -> Object:
     """Return a pod with one busybox container `main`; `spec` adds to the pod's spec."""
     container = {
