@@ -219,6 +219,7 @@ def listed_or_nothing(node: ClaimNode) -> set[str]:
         return set()
 
 
+@pytest.mark.long
 async def test_a_damaged_record_loses_no_claim_that_the_checkpoint_has(node: ClaimNode) -> None:
     driver = node.started_driver()
     node.put("gpu", "u")

@@ -210,6 +210,7 @@ async def test_a_call_with_an_uncertain_or_repeated_outcome_is_taken_away_in_the
         await cluster.until_nothing_is_left()
 
 
+@pytest.mark.long
 async def test_a_hung_driver_delays_no_other_volume(cluster: CsiCluster) -> None:
     cluster.csi_driver(volumeLifecycleModes=["Ephemeral"], podInfoOnMount=True)
     cluster.driver.fault("NodePublishVolume", "hang", times=30)

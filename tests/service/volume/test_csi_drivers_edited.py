@@ -48,6 +48,7 @@ def calls_for(cluster: CsiCluster, method: str, uid: str, directory: str = "pv-1
     return sum(call["target_path"] == target for call in cluster.driver.calls(method))
 
 
+@pytest.mark.long
 async def test_an_inline_volume_stays_published_while_its_csi_driver_is_deleted(cluster: CsiCluster) -> None:
     cluster.csi_driver(volumeLifecycleModes=EPHEMERAL, podInfoOnMount=True)
     async with cluster.volume():
@@ -65,6 +66,7 @@ async def test_an_inline_volume_stays_published_while_its_csi_driver_is_deleted(
         await cluster.until_nothing_is_left()
 
 
+@pytest.mark.long
 async def test_an_inline_volume_stays_published_when_volume_restarts_without_its_csi_driver(
     cluster: CsiCluster,
 ) -> None:

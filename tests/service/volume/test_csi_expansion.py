@@ -127,6 +127,7 @@ async def test_an_expansion_that_cannot_be_is_not_repeated_and_the_pod_starts(
         await cluster.until_nothing_is_left()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("state", ["ControllerResizeInProgress", "NodeResizeInfeasible"])
 async def test_another_state_of_the_claim_asks_nothing_of_this_node(cluster: CsiCluster, state: str) -> None:
     cluster.set_claim("2", allocatedResources={"storage": "2Gi"}, allocatedResourceStatuses={"storage": state})

@@ -99,6 +99,7 @@ async def test_a_failure_is_no_recovery_and_costs_no_figures(
         await until(cluster, lambda: health(cluster) == ())  # the call that failed was the only one
 
 
+@pytest.mark.long
 async def test_a_driver_without_figures_reports_health(cluster: CsiCluster) -> None:
     cluster.driver.capabilities = (STAGE, HEALTH)
     cluster.driver.health = [(csi_pb2.DEGRADED, "HighLatency", "")]

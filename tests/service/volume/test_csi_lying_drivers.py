@@ -40,6 +40,7 @@ async def test_a_staged_volume_whose_driver_stages_no_more_stays_until_it_does(
         await cluster.until_nothing_is_left()
 
 
+@pytest.mark.long
 async def test_a_driver_that_stages_only_since_a_volume_was_published_is_an_error_of_the_next_pod(
     cluster: CsiCluster,
 ) -> None:

@@ -64,6 +64,7 @@ async def until_nothing_is_left(cluster: CsiCluster) -> None:
     await cluster.until(lambda: not cluster.driver.mounts.table() and not left())
 
 
+@pytest.mark.long
 async def test_pods_with_the_same_disk_share_its_staged_volume(cluster: CsiCluster) -> None:
     serve(cluster, CINDER, "c-1")
     async with cluster.volume():
@@ -81,6 +82,7 @@ async def test_pods_with_the_same_disk_share_its_staged_volume(cluster: CsiClust
         assert len(cluster.driver.calls("NodeUnstageVolume")) == 1
 
 
+@pytest.mark.long
 async def test_a_volume_whose_name_has_slashes_and_spaces_is_found_again_and_taken_away(cluster: CsiCluster) -> None:
     serve(cluster, VSPHERE, "[ds] kubevols/x.vmdk")
     disk = {"vsphereVolume": {"volumePath": "[ds] kubevols/x.vmdk"}}
@@ -95,6 +97,7 @@ async def test_a_volume_whose_name_has_slashes_and_spaces_is_found_again_and_tak
         await until_nothing_is_left(cluster)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", [False, True])
 async def test_a_claim_on_an_in_tree_volume_is_a_file_system_or_a_device_of_the_driver(
     cluster: CsiCluster, block: bool
@@ -111,6 +114,7 @@ async def test_a_claim_on_an_in_tree_volume_is_a_file_system_or_a_device_of_the_
         await cluster.until(lambda: not cluster.driver.mounts.table())
 
 
+@pytest.mark.long
 async def test_a_share_of_azure_is_staged_with_the_secret_of_the_pods_namespace(cluster: CsiCluster) -> None:
     serve(cluster, SHARES, "#acct#s#v#shop")
     name = "azure-storage-account-acct-secret"

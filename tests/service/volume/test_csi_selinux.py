@@ -106,6 +106,7 @@ async def test_without_support_the_runtime_relabels(
         assert "seLinuxMountContext" not in record(cluster, "pods/a/volumes/*/*/vol_data.json")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("super_options", [(), ("seclabel", 'context="system_u:object_r:nfs_t:s0"')])
 async def test_files_that_can_have_no_label_of_their_own_are_not_relabelled(
     cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch, super_options: tuple[str, ...]
@@ -118,6 +119,7 @@ async def test_files_that_can_have_no_label_of_their_own_are_not_relabelled(
         assert (shown := cluster.shown("a")) is not None and not shown.selinux_relabel
 
 
+@pytest.mark.long
 async def test_a_pod_with_another_label_waits_until_the_volume_is_unmounted(cluster: CsiCluster) -> None:
     cluster.objects[PV]["spec"]["accessModes"] = ["ReadWriteMany"]
     async with cluster.volume(gates={GATE: True}):

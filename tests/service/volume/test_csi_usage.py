@@ -30,6 +30,7 @@ async def found(cluster: CsiCluster, uid: str = "a") -> tuple[VolumeUsage, ...]:
     return tuple(replace(each, filesystem=replace(each.filesystem, time=0)) for each in answer.volumes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", [False, True])
 async def test_a_volume_has_the_figures_of_its_driver_under_the_name_of_its_claim(
     cluster: CsiCluster, block: bool

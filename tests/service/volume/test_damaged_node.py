@@ -105,6 +105,7 @@ async def test_a_healthy_pod_gets_its_attachable_volume_beside_a_bad_record_an_u
         assert EARLIER in damaged.in_use.state["node"].volumes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("record", ["pods", "plugins"])
 async def test_a_record_that_a_power_cut_has_emptied_is_written_again(cluster: CsiCluster, record: str) -> None:
     async with cluster.volume():

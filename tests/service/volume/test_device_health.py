@@ -28,6 +28,7 @@ async def until_health(node: ClaimNode, health: str, message: str = "") -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("services", "used"),
     [((V1, HEALTH_V1ALPHA1), HEALTH_V1ALPHA1), ((V1, HEALTH_V1ALPHA1, HEALTH_V1), HEALTH_V1)],

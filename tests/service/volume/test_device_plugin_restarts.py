@@ -169,6 +169,7 @@ async def test_a_plugin_may_register_below_plugins_registry_and_leaves_with_its_
         assert gone.error == "its socket below plugins_registry is gone"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gone", ["while volume runs", "while volume is away"])
 async def test_a_plugin_that_has_left_plugins_registry_is_not_connected_by_the_next_process(
     plugins: Plugins, gone: str

@@ -24,6 +24,7 @@ async def node(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ClaimNode]:
         yield found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("specified", [False, True], ids=["elsewhere", "where the machine has its specifications"])
 async def test_a_claim_that_a_driver_has_unprepared_without_a_good_answer_is_prepared_for_the_next_pod(
     node: ClaimNode, monkeypatch: pytest.MonkeyPatch, specified: bool

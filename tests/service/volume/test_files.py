@@ -204,6 +204,7 @@ async def test_the_token_of_a_pod_that_is_deleted_before_its_volume_is_mounted_i
             await asyncio.sleep(0)
 
 
+@pytest.mark.long
 async def test_a_changed_label_is_shown_and_an_ended_pod_leaves_nothing(cluster: Cluster) -> None:
     cluster.admit("u", "labels", "key", labels={"a": "1"})
     async with cluster.volume():
@@ -251,6 +252,7 @@ def times_complete(cluster: Cluster) -> int:
     return len([change for change in cluster.mounted.changes if isinstance(change, Freshness) and change.complete])
 
 
+@pytest.mark.long
 async def test_one_ask_for_all_that_want_the_same(cluster: Cluster) -> None:
     for number in range(30):
         cluster.admit(f"u{number}", "access")

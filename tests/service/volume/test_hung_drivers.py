@@ -32,6 +32,7 @@ def has_prepared(name: str, item: PodClaims) -> bool:
     return any(claim.claim == name and claim.state is ClaimState.PREPARED for claim in item.claims)
 
 
+@pytest.mark.long
 async def test_a_pod_that_shares_a_claim_of_another_driver_does_not_wait(
     node: ClaimNode, hung: DraDriver, nic: DraDriver
 ) -> None:
@@ -46,6 +47,7 @@ async def test_a_pod_that_shares_a_claim_of_another_driver_does_not_wait(
         assert nic.calls(PREPARE) == [["nic"]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("claims", [("gpu", "nic"), ("both",)])
 async def test_what_another_driver_has_prepared_is_on_disk_and_is_not_prepared_again_after_a_kill(
     node: ClaimNode, hung: DraDriver, nic: DraDriver, claims: tuple[str, ...]
@@ -66,6 +68,7 @@ async def test_what_another_driver_has_prepared_is_on_disk_and_is_not_prepared_a
     assert nic.calls(PREPARE) == [[claims[-1]]]
 
 
+@pytest.mark.long
 async def test_a_claim_that_a_driver_does_not_unprepare_holds_up_no_other_claim(
     node: ClaimNode, hung: DraDriver, nic: DraDriver
 ) -> None:

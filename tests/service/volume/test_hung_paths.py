@@ -147,6 +147,7 @@ def subpath(node: Node, uid: str, volume: str) -> "asyncio.Task[PreparedSubpath]
     return asyncio.create_task(node.podsync.ask("volume", request, PreparedSubpath))
 
 
+@pytest.mark.long
 async def test_subpaths_that_hang_stop_no_subpath_of_another_volume(node: Node, dead: DeadServer) -> None:
     for number in range(HUNG):
         node.volumes.append({"name": f"nfs-{number}", "hostPath": {"path": f"/dead/{number}"}})

@@ -36,6 +36,7 @@ async def test_a_claim_is_prepared_again_when_its_specifications_are_lost(
         assert lines == [f"{where}: its CDI specifications are gone"]
 
 
+@pytest.mark.long
 async def test_they_are_missed_at_the_next_start_too_and_a_pod_waits_while_the_driver_is_away(node: ClaimNode) -> None:
     driver = node.started_driver(specified=True)
     node.put("gpu", "u")

@@ -30,6 +30,7 @@ async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
         yield cluster
 
 
+@pytest.mark.long
 async def test_volumes_whose_files_get_a_group_leave_the_driver_to_the_others(
     cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,6 +57,7 @@ async def test_volumes_whose_files_get_a_group_leave_the_driver_to_the_others(
         await cluster.until_mounted(*large)
 
 
+@pytest.mark.long
 async def test_the_volumes_of_pods_that_end_together_are_unpublished_together(
     cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +80,7 @@ async def test_the_volumes_of_pods_that_end_together_are_unpublished_together(
     assert not together.broken
 
 
+@pytest.mark.long
 async def test_changes_of_groups_on_volumes_of_one_driver_leave_places_for_others(
     cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +107,7 @@ async def test_changes_of_groups_on_volumes_of_one_driver_leave_places_for_other
         await cluster.until_mounted(*uids)
 
 
+@pytest.mark.long
 async def test_a_pod_that_ends_waits_for_one_hanging_mount_of_its_volume_at_most(
     cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

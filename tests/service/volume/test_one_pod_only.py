@@ -68,6 +68,7 @@ async def test_a_removal_that_takes_long_is_reported_with_how_far_it_is(
 LONG = 4  # removals; as many as there are places
 
 
+@pytest.mark.long
 async def test_long_removals_take_turns_with_the_others(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     going, turns = threading.Event(), dict.fromkeys((f"long-{number}" for number in range(LONG)), 0)
     remove_tree = tree_removal.remove_tree
@@ -130,6 +131,7 @@ async def test_removals_that_hang_are_named_and_stop_no_other(node: Node, monkey
         await node.until_troubles()
 
 
+@pytest.mark.long
 async def test_unmounts_of_one_server_that_hang_stop_no_other_removal(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ async def test_after_a_boot_a_pod_waits_for_its_driver(node: ClaimNode, monkeypa
         await node.until_prepared("u")
 
 
+@pytest.mark.long
 async def test_a_pod_that_ended_while_volume_was_away_is_unprepared_only_when_every_pod_is_known(
     node: ClaimNode,
 ) -> None:
@@ -178,6 +179,7 @@ async def test_a_damaged_record_is_one_line_and_claims_of_pods_that_run_are_prep
         assert driver.prepared() == {}
 
 
+@pytest.mark.long
 async def test_without_a_record_no_driver_prepares_and_pods_still_end(
     node: ClaimNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

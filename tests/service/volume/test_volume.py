@@ -306,6 +306,7 @@ async def test_fifty_pods_come_and_go(node: Node) -> None:
             await node.until_gone(f"u{number}")
 
 
+@pytest.mark.long
 async def test_a_change_of_one_pod_looks_at_no_other_pod(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: Counter[str] = Counter()
     operations = Reconciler.operations

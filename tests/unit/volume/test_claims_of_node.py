@@ -337,6 +337,7 @@ CLAIM = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @given(st.lists(CLAIM, max_size=3).map(tuple))
 def test_the_record_has_all_of_the_claims_and_another_boot_has_none_prepared(claims: tuple[Claim, ...]) -> None:
     record = orjson.loads(orjson.dumps(written_record(claims, "boot")))

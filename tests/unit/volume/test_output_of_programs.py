@@ -2,11 +2,14 @@
 
 import tracemalloc
 
+import pytest
+
 from services.volume.adapters.programs import run
 
 MAX_PEAK_BYTES = 8 << 20
 
 
+@pytest.mark.long
 def test_of_much_output_the_beginning_is_kept_and_no_more_memory_is_taken() -> None:
     tracemalloc.start()
     try:

@@ -112,12 +112,14 @@ def test_a_program_that_takes_too_long_is_killed_with_its_helper(
     wait(lambda: not running_on(path, program))
 
 
+@pytest.mark.long
 def test_another_path_is_no_hindrance(plugin: NfsPlugin, tmp_path: Path) -> None:
     path = killed_in("mount", tmp_path)
     assert not running_on(path.parent, "mount") and not running_on(path, "umount")
     plugin.tear_down("u", "other", RemovalProgress())
 
 
+@pytest.mark.long
 def test_a_process_of_a_container_is_no_hindrance(
     plugin: NfsPlugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
