@@ -73,6 +73,7 @@ async def test_a_forced_rotation_asks_at_once_and_only_once(tmp_path: Path) -> N
     assert stage.users == [BOOTSTRAP, NODE]
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_certificate_that_ended_falls_back_to_the_bootstrap_credentials(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
@@ -346,6 +347,7 @@ async def test_a_file_where_the_link_should_be_is_a_clear_line(tmp_path: Path) -
     assert stage.store.current.read_text() == text
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_the_time_that_is_left_and_failed_requests_are_measured(tmp_path: Path) -> None:
     def counted(name: str) -> float:

@@ -240,6 +240,7 @@ async def test_the_node_is_deleted_and_the_configuration_stays(make: Make) -> No
         assert (stage.shown, stage.max_pods) == (("a", "a", "", ""), 7)
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_only_the_checkpoints_that_may_be_used_stay(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:

@@ -262,6 +262,7 @@ async def test_a_trial_whose_end_cannot_be_saved_is_reported_until_it_is(
         await stage.until("a", "a", "a", "", within=15)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", [-(10**7), 10**7])
 def test_a_step_of_the_clock_changes_no_trial(make: Make, step: float) -> None:
     @on_virtual_time

@@ -185,6 +185,7 @@ async def test_a_head_begun_behind_another_request_has_its_seconds_after_that_on
         await close(streams)
 
 
+@pytest.mark.long
 async def test_requests_behind_one_that_waits_are_held_a_few_kibibytes_at_a_time_and_all_answered() -> None:
     gate, asked = asyncio.Event(), asyncio.Event()
     async with listening(gate, asked) as listener:

@@ -200,6 +200,7 @@ async def test_an_open_page_of_110_pods_costs_less_than_a_hundredth_of_a_core(tm
     assert statistics.median(costs) <= node_page.TICK_SECONDS / 100, costs
 
 
+@pytest.mark.long
 async def test_thirty_pages_get_each_change_and_leave_nothing_behind(
     server: MainListener, node: PageNode, opened: Open
 ) -> None:
@@ -292,6 +293,7 @@ async def test_an_event_without_a_change_shows_that_the_connection_works(
     assert found[1] == {}
 
 
+@pytest.mark.long
 async def test_a_stream_ends_after_a_while_so_that_the_right_is_reviewed_again(
     server: MainListener, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:

@@ -102,6 +102,7 @@ async def test_the_rates_of_the_network_are_those_between_two_samples(server: Ma
     assert page.history.data()["values"]["nodefs.used"][-1] == pytest.approx(28 << 30, rel=1e-3)
 
 
+@pytest.mark.long
 async def test_what_pods_use_is_requested_only_while_a_page_is_open_and_once_for_all_pods(
     server: MainListener, node: PageNode
 ) -> None:

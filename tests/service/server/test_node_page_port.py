@@ -81,6 +81,7 @@ async def test_the_port_is_closed_by_default(tmp_path: Path) -> None:
         assert "page" not in server.service.listeners and not server.config.node_page_port
 
 
+@pytest.mark.long
 async def test_thirty_pages_outlast_a_hundred_connections_without_a_complete_request(server: Running) -> None:
     port = server.config.node_page_port
     async with AsyncExitStack() as stack:

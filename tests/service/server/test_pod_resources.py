@@ -251,6 +251,7 @@ def listed_claims(entries: Any) -> list[tuple[str, str, list[Any]]]:
     ]
 
 
+@pytest.mark.long
 async def test_the_first_calls_wait_for_the_devices_but_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,7 @@ async def test_a_list_of_pods_that_takes_long_is_read_all_the_same(tmp_path: Pat
         assert node.wanted() == ["web"]
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_pods_do_not_wait_behind_the_secrets_that_pods_name(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:

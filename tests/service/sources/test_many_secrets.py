@@ -201,6 +201,7 @@ async def test_immutable_objects_take_no_watch_and_are_not_read_again(
             assert (await node.ask("Secret", name)).object is not None
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_reads_wait_as_long_as_the_api_server_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 0)

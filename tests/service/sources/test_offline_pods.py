@@ -105,6 +105,7 @@ async def test_after_the_return_the_api_servers_list_counts(tmp_path: Path) -> N
         assert not any("record" in line for line in node.troubles())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["down", "not ready"])
 @on_virtual_time
 async def test_the_return_is_noticed_within_seconds_also_after_a_long_outage(tmp_path: Path, fault: str) -> None:

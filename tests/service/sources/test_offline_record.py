@@ -118,6 +118,7 @@ async def test_a_secret_that_was_rotated_while_the_agent_was_away_is_recorded_an
         assert found is not None and found["data"]["password"] == "bmV3"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["while the agent was away", "while it ran"])
 @on_virtual_time
 async def test_a_rotated_secret_of_a_volumes_driver_is_recorded_anew(tmp_path: Path, when: str) -> None:

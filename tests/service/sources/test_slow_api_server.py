@@ -104,6 +104,7 @@ async def test_a_watch_that_is_refused_for_two_minutes_backs_off_and_resumes(
         assert (lists(node), node.troubles()) == (before, ())
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_stall_of_twenty_seconds_costs_neither_lists_nor_many_requests(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
@@ -124,6 +125,7 @@ async def test_a_stall_of_twenty_seconds_costs_neither_lists_nor_many_requests(t
         assert len(node.api.requests) - requests <= 3
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_an_outage_costs_one_list_by_which_the_store_is_compared(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
@@ -165,6 +167,7 @@ async def test_a_store_that_was_restored_is_listed_again(tmp_path: Path, quick: 
         await node.until(lambda: node.wanted() == ["comes", "web"], within=2.0)
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_watches_do_not_all_resume_in_the_same_instant(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bus.messages.volume import CsiNode, RegisteredPlugin
 from services.status.core.csi_node import NODE_IDS
 from shared.kube import paths
@@ -115,6 +117,7 @@ async def test_nothing_is_taken_away_while_the_list_of_plugins_is_not_complete(t
         await csi.until_drivers("a.csi")
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_driver_whose_socket_is_absent_when_the_agent_starts_stays_until_it_is_deregistered(
     tmp_path: Path,

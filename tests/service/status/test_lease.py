@@ -50,6 +50,7 @@ async def test_without_a_node_there_is_no_lease(tmp_path: Path) -> None:
         assert stage.lease == {}
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_kills_of_status_itself_leave_no_gap(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:
@@ -100,6 +101,7 @@ async def test_slow_writes_stay_within_two_intervals(tmp_path: Path) -> None:
         assert max(stage.lease_ages) < 2 * INTERVAL
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_after_an_outage_it_is_renewed_within_ten_seconds(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:

@@ -147,6 +147,7 @@ async def test_a_lost_answer_makes_no_second_mirror(tmp_path: Path) -> None:
     await cluster.stop()
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_refusal_is_logged_once_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cluster = await begun(tmp_path)

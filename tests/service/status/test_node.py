@@ -207,6 +207,7 @@ async def test_an_advertised_resource_is_allocatable_and_follows_its_capacity_al
             assert stage.node["status"]["allocatable"]["example.com/dongle"] == amount
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_an_idle_node_asks_nothing_between_reports(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:
@@ -221,6 +222,7 @@ async def test_an_idle_node_asks_nothing_between_reports(tmp_path: Path) -> None
         assert stage.condition("Ready")["lastHeartbeatTime"] > heartbeat
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_fields_that_an_older_server_drops_do_not_make_every_sync_a_patch(tmp_path: Path) -> None:
     async with node_stage(tmp_path, drops=V1_20) as stage:
@@ -267,6 +269,7 @@ async def test_a_node_that_flaps_is_not_written_without_end(tmp_path: Path) -> N
         assert await stage.until(stage.ready, within=11) < 11
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_after_an_outage_the_node_is_right_within_its_period(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:

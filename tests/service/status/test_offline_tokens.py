@@ -163,6 +163,7 @@ async def test_a_pod_that_sources_does_not_publish_gets_the_error(tmp_path: Path
     await node.stop()
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_an_expired_token_is_given_too_so_that_its_pod_starts(tmp_path: Path) -> None:
     node = Node(tmp_path)

@@ -150,6 +150,7 @@ async def test_after_a_lost_answer_the_object_is_read_before_anything_is_written
     await cluster.stop()
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_an_outage_costs_few_requests_and_ends_within_ten_seconds(tmp_path: Path) -> None:
     cluster = await begun(tmp_path)

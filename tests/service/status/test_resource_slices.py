@@ -3,6 +3,8 @@ of other nodes stay (node.md 4.16)."""
 
 from pathlib import Path
 
+import pytest
+
 from bus.messages.volume import RegisteredPlugin
 from services.status.controllers.resource_slices import TROUBLE
 from services.status.core.slice_removals import GRACE_SECONDS
@@ -48,6 +50,7 @@ async def start_with_slices(stage: NodeStage, **drivers: str) -> None:
     await stage.pass_time(60)
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_the_slices_of_a_driver_go_30_s_after_it_and_stay_where_it_returns(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:
@@ -66,6 +69,7 @@ async def test_the_slices_of_a_driver_go_30_s_after_it_and_stay_where_it_returns
         assert deletions(stage) == [swept, f"spec.driver={GPU},spec.nodeName={NAME}"]
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_driver_that_registers_while_the_slices_of_another_one_are_deleted_keeps_its_own(
     tmp_path: Path,
@@ -119,6 +123,7 @@ async def test_the_slices_of_a_driver_that_does_not_listen_any_more_go_too(tmp_p
         await stage.until(lambda: slices(stage) == set(), within=60)
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_restart_deletes_no_slice_of_a_driver_that_is_there_and_those_of_one_that_went_meanwhile(
     tmp_path: Path,
@@ -136,6 +141,7 @@ async def test_a_restart_deletes_no_slice_of_a_driver_that_is_there_and_those_of
         assert slices(stage) == {"of-nic"}
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_no_slice_is_deleted_while_a_driver_may_be_about_to_register(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:
@@ -187,6 +193,7 @@ async def test_an_outage_is_no_trouble_on_a_node_without_drivers_and_slices_go_a
         await stage.until(lambda: slices(stage) == set(), within=600)
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_an_api_server_without_slices_is_asked_once_and_is_no_trouble(tmp_path: Path) -> None:
     async with node_stage(tmp_path, drops=V1_20) as stage:

@@ -184,6 +184,7 @@ def test_a_plugin_that_is_no_program_is_a_mistake(tmp_path: Path) -> None:
     assert not report.not_yet
 
 
+@pytest.mark.long
 def test_a_plugin_that_hangs_is_given_up_and_ended(tmp_path: Path) -> None:
     body = f"echo $$ > {tmp_path}/pid; exec sleep 1000"
     path = write(tmp_path / "kubelet.conf", kubeconfig(plugin(tmp_path / "get", body)))
@@ -196,6 +197,7 @@ def test_a_plugin_that_hangs_is_given_up_and_ended(tmp_path: Path) -> None:
     assert wait_until(lambda: not alive(pid), WAIT_SECONDS)  # it was killed, and the kernel takes its moment
 
 
+@pytest.mark.long
 def test_a_plugin_is_left_alone_when_only_the_shape_is_asked(tmp_path: Path) -> None:
     path = write(tmp_path / "kubelet.conf", kubeconfig(plugin(tmp_path / "get", f"touch {tmp_path}/ran")))
     report = resolve_in_child(str(path), timeout=0)

@@ -76,6 +76,7 @@ def test_a_file_that_names_no_living_process_names_no_holder(tmp_path: Path, con
     lock.release()
 
 
+@pytest.mark.long
 async def test_a_standby_takes_over_when_the_holder_is_killed(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
     lock = ServiceLock(tmp_path, "podsync")
     assert not lock.try_acquire()

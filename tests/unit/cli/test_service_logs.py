@@ -113,6 +113,7 @@ def test_growth_is_read_over_a_rotation_and_a_line_in_two_halves(tmp_path: Path)
     log.close()
 
 
+@pytest.mark.long
 def test_new_records_are_followed_until_ctrl_c(agent: Path) -> None:
     path = agent / "log" / "podsync.log"
     path.write_text(line(1, "one"))

@@ -66,6 +66,7 @@ async def test_each_list_is_the_same_as_a_stream(served: ListServer, batch: int)
     await connection.close()
 
 
+@pytest.mark.long
 async def test_a_list_that_no_message_holds_arrives_as_a_stream(served: ListServer, client: CriRuntime) -> None:
     served.entries["ListImages"] = [
         api_pb2.Image(id=f"sha256:{n}", size=n, repo_tags=["t" * (MAX_MESSAGE_BYTES // 3)]) for n in range(5)

@@ -276,6 +276,7 @@ def test_a_place_that_docker_has_removed_is_passed_by_time(tmp_path: Path) -> No
     assert texts_of(target) == ["a", "b", "c"]
 
 
+@pytest.mark.long
 def test_a_line_of_16_mib_arrives_whole_also_when_the_copy_and_the_log_are_cut_within_it(tmp_path: Path) -> None:
     source, target = tmp_path / "d.log", tmp_path / "0.log"
     texts = ["before", "x" * (16 * 1024 * 1024), "after"]

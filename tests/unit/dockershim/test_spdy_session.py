@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from services.dockershim.adapters.spdy_session import Session, Stream
 from shared.spdy.frames import Data, FrameEncoder, SynStream
 
@@ -94,6 +96,7 @@ async def test_what_nobody_reads_of_all_streams_together_is_bounded() -> None:
         await asyncio.wait_for(session.closed.wait(), 1.0)
 
 
+@pytest.mark.long
 async def test_single_bytes_that_nobody_reads_are_bounded() -> None:
     client, encoder = Client(), FrameEncoder()
     client.reader.feed_data(encoder.encode(SynStream(1, (("streamtype", "stdin"),))))

@@ -43,6 +43,7 @@ def least_peak(top: Path, below: str, fill: Callable[[Path], object], entries: i
     return min(peaks)
 
 
+@pytest.mark.long
 def test_a_tree_deeper_than_any_path_is_removed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.mkdir()
@@ -119,6 +120,7 @@ def test_memory_does_not_grow_with_the_number_of_directories(
     assert peak < 64 << 10
 
 
+@pytest.mark.long
 def test_directories_that_were_forgotten_are_removed_with_what_is_in_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

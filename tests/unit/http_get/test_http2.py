@@ -81,6 +81,7 @@ def test_a_body_larger_than_the_first_window_is_refused() -> None:
         Exchange().open(REQUEST, b"x" * 70_000)
 
 
+@pytest.mark.long
 def test_headers_too_long_for_one_frame_go_on_in_others() -> None:
     _, *frames = frames_of(Exchange().open([*REQUEST, ("a", "\0" * 40_000)]))
     assert [kind for kind, *_ in frames] == [Frame.HEADERS] + [Frame.CONTINUATION] * (len(frames) - 1)

@@ -78,6 +78,7 @@ async def test_events_come_in_whatever_pieces_and_the_end_is_an_end(tmp_path: Pa
         assert [one.object["metadata"]["name"] for one in watch.found] == ["a", "large", "b"]
 
 
+@pytest.mark.long
 async def test_a_stream_that_is_not_read_is_bounded_and_holds_back_no_other(tmp_path: Path) -> None:
     async with watching(tmp_path, 3) as (server, [slow, slower, quick]):
         slow.go_on.clear()

@@ -148,6 +148,7 @@ def test_anything_is_one_record_of_text(message: str) -> None:
     assert all(line.startswith("\t") or re.match(r" >( |$)", line) for line in further)
 
 
+@pytest.mark.long
 @settings(max_examples=examples(60), deadline=None)
 @given(SURROGATES | MESSAGES)
 def test_anything_is_one_json_object_on_one_line(message: str) -> None:

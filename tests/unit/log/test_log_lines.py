@@ -68,6 +68,7 @@ def test_arguments_that_do_not_fit_are_shown(message: str) -> None:
     assert "arguments do not fit" in TextFormat("pleg").line(entry_of(record(message, args=("x",))))
 
 
+@pytest.mark.long
 def test_what_cannot_be_shown_is_no_failure() -> None:
     class Mute:
         def __str__(self) -> str:

@@ -142,6 +142,7 @@ def test_a_volume_without_end_shows_what_was_counted_so_far_and_hides_no_other_v
     assert used == sorted(used) and used[-1] >= 2 * ENTRIES_AT_ONCE * blocks(endless)
 
 
+@pytest.mark.long
 def test_directories_that_a_pod_makes_ahead_of_the_count_hide_no_file_beside_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

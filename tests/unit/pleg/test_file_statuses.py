@@ -141,6 +141,7 @@ def test_the_parts_of_a_tree_that_are_left_for_later_are_few_and_cost_a_descript
     assert sorted(found) == below(tmp_path)
 
 
+@pytest.mark.long
 def test_the_trees_of_a_pod_share_the_places_for_parts_that_are_left_for_later(tmp_path: Path) -> None:
     for tree, number in itertools.product("abc", range(2 * MAX_ASIDE_PARTS)):
         (tmp_path / tree / f"{number}/b/c").mkdir(parents=True)

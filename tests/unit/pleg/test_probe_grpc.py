@@ -197,6 +197,7 @@ def test_a_status_that_is_no_code() -> None:
     assert outcome_of(exchange, "1s").output.endswith("rpc error: code = Code(77) desc = A")
 
 
+@pytest.mark.long
 async def test_a_server_with_tls_is_asked_without_verification() -> None:
     health, pair = Health(), make_self_signed("of-no-one", datetime.now(UTC))
     async with serving(health, pair) as port:

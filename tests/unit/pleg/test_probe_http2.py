@@ -71,6 +71,7 @@ async def get(port: int, path: str = "/x?y=1", **headers: str) -> Outcome:
     )
 
 
+@pytest.mark.long
 async def test_the_request_has_the_same_content_as_in_http_1(tls: ssl.SSLContext) -> None:
     body = frame(Frame.DATA, END_STREAM, b"fine")
     async with serving(tls, answer("200", body)) as (port, asked):
@@ -88,6 +89,7 @@ async def test_the_request_has_the_same_content_as_in_http_1(tls: ssl.SSLContext
     ]
 
 
+@pytest.mark.long
 async def test_a_status_decides_and_a_redirect_is_followed(tls: ssl.SSLContext) -> None:
     there = answer("302", frame(Frame.DATA, END_STREAM), location="/there")
     bad = answer("500", frame(Frame.DATA, END_STREAM, b"no"))

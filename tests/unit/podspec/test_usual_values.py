@@ -45,6 +45,7 @@ def test_what_nests_too_deep_is_reported_by_the_slow_copy() -> None:
     assert "Too deep" in plain_copy(value)[1][0]
 
 
+@pytest.mark.long
 @given(JSON, JSON, JSON)
 def test_the_quick_check_of_types_overlooks_nothing(containers: Any, volumes: Any, labels: Any) -> None:
     pod = {"metadata": {"labels": labels}, "spec": {"containers": containers, "volumes": volumes}}

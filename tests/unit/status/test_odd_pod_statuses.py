@@ -74,6 +74,7 @@ METADATA = mostly(
 POD = st.fixed_dictionaries({}, optional={"metadata": METADATA, "status": STATUS})
 
 
+@pytest.mark.long
 @settings(max_examples=examples(300), deadline=None)
 @given(api=POD, wanted=STATUS_OBJECT)
 def test_any_status_is_merged_and_a_second_time_is_no_change(api: Any, wanted: Any) -> None:
@@ -84,6 +85,7 @@ def test_any_status_is_merged_and_a_second_time_is_no_change(api: Any, wanted: A
     assert status_patch({"status": written}, wanted, now=LATER) is None
 
 
+@pytest.mark.long
 @settings(max_examples=examples(200), deadline=None)
 @given(watched=st.none() | POD, answered=st.none() | POD, in_step=st.booleans())
 def test_any_two_objects_are_compared(watched: Any, answered: Any, in_step: bool) -> None:

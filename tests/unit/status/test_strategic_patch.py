@@ -82,6 +82,7 @@ objects = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.long
 @given(objects, objects)
 def test_the_patch_applied_to_the_old_object_gives_the_new_one(old: Any, new: Any) -> None:
     patch = two_way_patch(old, new, SCHEMA)

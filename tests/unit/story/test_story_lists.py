@@ -121,6 +121,7 @@ def test_words_that_do_not_go_together_are_wrong_usage(root: Path, words: tuple[
     assert explain(root, *words).exit_code == 2
 
 
+@pytest.mark.long
 def test_follow_prints_new_lines_over_a_rotation_until_ctrl_c(root: Path) -> None:
     # A test that runs in the background of a shell ignores SIGINT, and so would its children.
     command = ["env", "--default-signal=INT", sys.executable, "-m", "services.cli.command", "explain", "u1", "-f"]
