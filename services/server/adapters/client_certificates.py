@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from services.server.core.access.authentication import User, certificate_user
-from services.server.core.listening.tls_settings import all_certificates
+from services.server.core.listening.tls_settings import all_certificates, expiry_of
 
 MAX_VERIFIED_SECONDS = 3600.0  # age of a handshake after which a connection ends with its next request
 
@@ -80,11 +80,11 @@ class ClientCertificates:
         if self.is_revoked(connection):
             raise UntrustedError("verified by a client CA that has been replaced")
         try:
-            details = ssl.SSLObject.getpeercert(connection)
+            details, expiry = ssl.SSLObject.getpeercert(connection), expiry_of(encoded)
         except (ssl.SSLError, ValueError) as error:
             raise UntrustedError("a certificate that cannot be read") from error
         assert details  # the handshake has verified it
-        if ssl.cert_time_to_seconds(str(details["notAfter"])) < self._wall():
+        if expiry < self._wall():
             raise UntrustedError("certificate has expired")
         return certificate_user(details.get("subject", ()), hashlib.sha256(encoded).hexdigest())  # type: ignore[arg-type]
 
