@@ -1,5 +1,6 @@
 """Finds out whether iptables can masquerade on this machine, as the CNI plugins bridge and portmap have it do. Changes
-nothing: the rule that is tried is in a network namespace that ends with the program."""
+nothing, but that the kernel may load modules: the rule that is tried is in a network namespace that ends with the
+program."""
 
 import os
 import shutil
@@ -10,7 +11,8 @@ _RULE = ("--table", "nat", "--append", "POSTROUTING", "--source", "192.0.2.0/24"
          "--match", "comment", "--comment", "bulkhead", "--jump", "MASQUERADE")  # fmt: skip
 _TRIED = ("unshare", "--net", "--", _PROGRAM, "--wait", "5", *_RULE)
 _MAX_SECONDS = 10.0  # for a try, which takes a tenth of one
-_OK, _RESOURCE_PROBLEM = 0, 4  # exit codes; the second one where a lock or memory is not to be had
+_OK, _RESOURCE_PROBLEM = 0, 4  # exit codes; the kind nft has the second one also for all that the kernel refuses
+_PASSING = ("lock", "memory", "temporarily", "buffer space")  # words of its reasons that say nothing of the kernel
 _MAX_SHOWN_CHARACTERS = 300  # of its error output
 _SBIN = ":/usr/sbin:/sbin"
 
@@ -32,7 +34,9 @@ def masquerading_failure() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     lines = done.stderr.splitlines()
-    if done.returncode in (_OK, _RESOURCE_PROBLEM) or (lines and lines[0].startswith(_TRIED[0])):
+    if done.returncode == _OK or (lines and lines[0].startswith(_TRIED[0])):
+        return ""
+    if done.returncode == _RESOURCE_PROBLEM and any(word in done.stderr.lower() for word in _PASSING):
         return ""
     # A modprobe that finds no module may have its say first.
     reason = next((line for line in lines if line.startswith(_PROGRAM)), lines[0] if lines else "")

@@ -37,6 +37,7 @@ LEGACY = (
     "iptables v1.8.9 (legacy): can't initialize iptables table `nat': Table does not exist (do you need to insmod?)"
 )
 NFT = "iptables v1.8.9 (nf_tables):  TABLE_ADD failed (Operation not supported): table nat"
+NO_TARGET = "iptables v1.8.9 (nf_tables):  RULE_APPEND failed (No such file or directory): rule in chain POSTROUTING"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,8 @@ NFT = "iptables v1.8.9 (nf_tables):  TABLE_ADD failed (Operation not supported):
     [
         (f"{LEGACY}\nPerhaps iptables or your kernel needs to be upgraded.", 3, LEGACY),
         (f"modprobe: FATAL: Module ip_tables not found in directory /lib/modules/7.2\n{LEGACY}", 3, LEGACY),
-        (NFT, 1, NFT),
+        (NFT, 4, NFT),
+        (f"Warning: Extension MASQUERADE revision 0 not supported, missing kernel module?\n{NO_TARGET}", 4, NO_TARGET),
         ("", 1, "exit code 1"),
     ],
 )
@@ -54,8 +56,9 @@ def test_what_it_says_is_the_reason(programs: Path, said: str, code: int, reason
 
 
 def test_nothing_is_said_where_it_is_not_known(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(programs / "iptables", "echo 'Another app is currently holding the xtables lock' >&2; exit 4")
-    assert masquerading_failure() == ""
+    for passing in ("Another app is currently holding the xtables lock", "iptables: Memory allocation problem."):
+        program(programs / "iptables", f"echo '{passing}' >&2; exit 4")
+        assert masquerading_failure() == ""
     program(programs / "iptables", "exec sleep 60")
     with monkeypatch.context() as shorter:
         shorter.setattr(masquerading, "_MAX_SECONDS", 0.1)
