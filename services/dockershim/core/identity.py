@@ -16,6 +16,7 @@ LOG_PATH = "io.kubernetes.container.logpath"
 IMAGE = "io.bulkhead.image"  # the reference by which a container was asked for; Docker keeps only what it resolved to
 GIVEN = "io.bulkhead.labels"  # the names of CRI's labels and annotations, a line each; Docker adds those of the image
 _ANNOTATION = "annotation."
+_OWN = (TYPE, SANDBOX_ID, LOG_PATH, IMAGE)
 _PREFIX, _POD = "k8s", "POD"
 _PARTS = 6
 
@@ -57,10 +58,11 @@ def labels_of(kind: str, config: Any, own: Mapping[str, str]) -> dict[str, str]:
 
 
 def split_labels(labels: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the labels and the annotations that CRI gave a Docker container with these labels."""
+    """Return the labels and the annotations that CRI gave a Docker container with these labels. Where they are not
+    named, as by the kubelet's dockershim, those of the image count as well."""
     kept: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    given = labels.get(GIVEN, "").split("\n")
+    given = labels[GIVEN].split("\n") if GIVEN in labels else [name for name in labels if name not in _OWN]
     for name, value in labels.items():
         if name not in given:
             continue

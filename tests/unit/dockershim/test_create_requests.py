@@ -190,4 +190,11 @@ def test_labels_of_the_image_are_none_of_the_container() -> None:
     of_image = {"maintainer": "m", "annotation.x": "y", "io.bulkhead.labels": "maintainer", "a": "of the image"}
     given = {"a": "b", "annotation.c": "d", "io.bulkhead.labels": "a\nannotation.c", "io.kubernetes.sandbox.id": "x"}
     assert split_labels(of_image | given) == ({"a": "b"}, {"c": "d"})
-    assert split_labels({"maintainer": "m"}) == ({}, {}), "of somebody else's container"
+
+
+def test_a_container_of_the_kubelets_dockershim_keeps_its_labels() -> None:
+    """It names none as given; without those of its pod, it would be a container of no pod."""
+    given = {"io.kubernetes.pod.uid": "u-1", "annotation.io.kubernetes.container.hash": "h"}
+    own = {"io.kubernetes.docker.type": "container", "io.kubernetes.sandbox.id": "x"}
+    expected = ({"io.kubernetes.pod.uid": "u-1"}, {"io.kubernetes.container.hash": "h"})
+    assert split_labels(given | own | {"io.kubernetes.container.logpath": "/l"}) == expected
