@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _DIGEST = "BULKHEAD_CONTAINERD_CONFIG"
 _IDENTITY = "process"  # beside the configuration file
+_SBIN = ":/usr/sbin:/sbin"  # has iptables, which CNI plugins look for in the path of containerd
 _NAMESPACES = ("mnt", "pid", "user")
 _MAX_STOP_SECONDS = 15.0  # until it has ended; supervisord gives the keeper 30
 
@@ -46,7 +47,8 @@ class ContainerdProcess:
             raise OperatorError(
                 "is not an executable", where=embedded.path, remedy="install containerd, or set its path"
             )
-        environment = {**os.environ, _DIGEST: _digest(embedded)}
+        path = os.environ.get("PATH", os.defpath) + _SBIN
+        environment = {**os.environ, "PATH": path, _DIGEST: _digest(embedded)}
         fd = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             child = subprocess.Popen(  # with the usual umask, which containerd expects where it sets no modes

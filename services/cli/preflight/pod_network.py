@@ -1,6 +1,7 @@
 """Examines whether iptables does what the network of the pods asks it for: masquerading and host ports. Only reads."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from shared.host.masquerading import masquerading_failure
 _ENDINGS = (".conf", ".conflist", ".json")
 _MAX_FILE_BYTES = 1 << 20
 _IPTABLES = (None, "", "iptables")  # names of a plugin's way to the kernel, of which nftables is another
+_NFT_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_NEWER_PLUGINS = "CNI plugins of version 1.6 and later use nft instead, which is installed"
 _MISSING = "apt-get install iptables"
 _BROKEN = "load the kernel's modules for it, or choose its other kind: update-alternatives --config iptables"
 
@@ -29,7 +32,10 @@ def network_findings(config: EffectiveConfig) -> list[Finding]:
         effect = f"pods do not start that need {' and '.join(asked)}"
     if not (failure := masquerading_failure()):
         return [_finding(Severity.OK, "iptables works, as the network of the pods needs it", where)]
-    remedy = _MISSING if failure.endswith("not installed") else _BROKEN
+    missing = failure.endswith("not installed")
+    if missing and config.embedded_containerd is None and shutil.which("nft", path=_NFT_PATH):
+        effect += f" ({_NEWER_PLUGINS})"
+    remedy = _MISSING if missing else _BROKEN
     return [_finding(Severity.WARNING, f"{failure}: {effect}", where, remedy)]
 
 

@@ -91,6 +91,16 @@ def test_without_a_note_it_is_found_by_its_command_line_and_executable(machine: 
     process.close()
 
 
+def test_its_plugins_find_the_iptables_that_bootstrap_has_found(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # as after `su`
+    process = machine.start()
+    environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+    assert b"PATH=/usr/bin:/bin:/usr/sbin:/sbin" in environment
+    process.close()
+
+
 @pytest.mark.parametrize("name", ["mnt", "pid", "user"])
 def test_a_process_in_another_namespace_is_not_ours(
     machine: Machine, name: str, monkeypatch: pytest.MonkeyPatch

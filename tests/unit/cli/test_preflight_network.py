@@ -81,6 +81,19 @@ def test_a_missing_iptables_is_to_be_installed(networks: Path, monkeypatch: pyte
     assert found.remedy == "apt-get install iptables"
 
 
+def test_newer_plugins_need_no_iptables_beside_nft(
+    networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_network, "masquerading_failure", lambda: "iptables is not installed")
+    monkeypatch.setattr(pod_network, "_NFT_PATH", str(tmp_path))
+    (networks / "10-pods.conflist").write_text(json.dumps({"plugins": [BRIDGE]}))
+    (found,) = network_findings(config())
+    assert "nft" not in found.what
+    (tmp_path / "nft").touch(0o755)
+    (found,) = network_findings(config())
+    assert found.what.endswith("(CNI plugins of version 1.6 and later use nft instead, which is installed)")
+
+
 def test_an_iptables_that_works_is_fine(networks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_network, "masquerading_failure", lambda: "")
     (networks / "10-pods.conflist").write_text(json.dumps({"plugins": [BRIDGE]}))
