@@ -64,7 +64,7 @@ class StreamingServer:
         self._tokens: StreamTokens[Request] = StreamTokens(lambda: secrets.token_urlsafe(16))
         self._server: asyncio.Server | None = None
         self._sessions: set[asyncio.Task[None]] = set()
-        self._without_head: dict[asyncio.Task[None], None] = {}  # the oldest first
+        self._without_head: dict[asyncio.StreamWriter, None] = {}  # the oldest first
         self.serve: Serve | None = None
 
     async def start(self) -> None:
@@ -92,24 +92,24 @@ class StreamingServer:
         assert task is not None
         self._sessions.add(task)
         try:
-            await self._serve(await self._read_head(reader, task), reader, writer)
+            await self._serve(await self._read_head(reader, writer), reader, writer)
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError, ValueError) as error:
             log.debug("a stream ended: %s", error)
         finally:
             self._sessions.discard(task)
             writer.close()
 
-    async def _read_head(self, reader: asyncio.StreamReader, task: asyncio.Task[None]) -> bytes:
+    async def _read_head(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         if len(self._without_head) >= MAX_HEADS:
             oldest = next(iter(self._without_head))
             del self._without_head[oldest]
-            oldest.cancel()
-        self._without_head[task] = None
+            oldest.close()  # which ends its read; asyncio of Python 3.11 logs a traceback for a cancelled task
+        self._without_head[writer] = None
         try:
             async with asyncio.timeout(MAX_HEAD_SECONDS):
                 return await reader.readuntil(b"\r\n\r\n")
         finally:
-            self._without_head.pop(task, None)
+            self._without_head.pop(writer, None)
 
     async def _serve(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first, *lines = head.decode("latin-1").split("\r\n")

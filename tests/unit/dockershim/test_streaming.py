@@ -31,7 +31,7 @@ async def answer_to(server: StreamingServer, path: str) -> bytes:
 
 
 async def test_silent_connections_are_bounded_in_count_and_keep_no_other_from_its_stream(
-    server: StreamingServer, monkeypatch: pytest.MonkeyPatch
+    server: StreamingServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(streaming, "MAX_HEADS", 3)
     silent = [await asyncio.open_connection("127.0.0.1", port_of(server)) for _ in range(5)]
@@ -41,6 +41,7 @@ async def test_silent_connections_are_bounded_in_count_and_keep_no_other_from_it
     assert (await answer_to(server, path)).startswith(b"HTTP/1.1 400 Bad Request"), "its URL was known"
     assert await silent[2][0].read() == b""
     assert not silent[3][0].at_eof() and not silent[4][0].at_eof()
+    assert not caplog.records, "a flood of connections fills the log"
     for _, writer in silent:
         writer.close()
 
