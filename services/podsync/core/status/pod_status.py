@@ -67,7 +67,7 @@ def pod_status(
         **of_pod,
         **addresses(tracked, node_ips),
     }
-    if health := volume_health(tracked.volumes, tracked.status, now=now):
+    if health := volume_health(tracked.volumes, tracked.status, over=over, now=now):
         status["volumeHealth"] = health
     if phase == "Running":
         status["resources"] = _actual_resources(tracked) or of_pod["resources"]

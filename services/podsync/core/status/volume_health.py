@@ -13,21 +13,24 @@ from shared.model.objects import Object
 from shared.time.timestamps import rfc3339
 
 
-def volume_health(volumes: MountedVolumes | None, shown: Object, *, now: float) -> list[Object]:
+def volume_health(volumes: MountedVolumes | None, shown: Object, *, over: bool, now: float) -> list[Object]:
     """Return the entries of the volumes that have an adverse condition, by name, each with the time since which it has
-    these conditions; another message is no other condition. A volume whose health is not known keeps its entry.
-    `shown`: the status before; `now`: seconds since the epoch."""
-    before = {text(entry.get("name")): entry for entry in dictionaries(shown.get("volumeHealth"))}
+    these conditions; another message is no other condition. A volume whose health is not known keeps its entry, and so
+    does one that is not known itself, as after a start, unless the pod is `over`. `shown`: the status before; `now`:
+    seconds since the epoch."""
+    entries = dictionaries(shown.get("volumeHealth"))
+    before = {name: entry for entry in entries if (name := text(entry.get("name")))}
+    reported = {name: volume.health for name, volume in (volumes.volumes if volumes is not None else {}).items()}
     found = []
-    for name, volume in sorted(volumes.volumes.items() if volumes is not None else ()):
-        entry = before.get(name, {})
-        if volume.health is None and entry:
+    for name in sorted(reported if over else {*reported, *before}):
+        entry, health = before.get(name, {}), reported.get(name)
+        if health is None and entry:
             found.append(entry)
-        if not volume.health:
+        if not health:
             continue
         conditions: list[Any] = [
             {"status": each.status, "reason": each.reason, **({"message": each.message} if each.message else {})}
-            for each in volume.health
+            for each in health
         ]
         same = _named(dictionaries(entry.get("healthConditions"))) == _named(conditions)
         since = (same and text(entry.get("lastTransitionTime"))) or rfc3339(now)
