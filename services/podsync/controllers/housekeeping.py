@@ -23,7 +23,7 @@ from services.podsync.core.log_rotation import LogLimits, is_ours_alone, written
 from services.podsync.core.machine import PodSync
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.model.objects import Object
-from shared.model.runtime import ContainerState
+from shared.model.runtime import Container, ContainerState
 
 log = logging.getLogger(__name__)
 
@@ -92,9 +92,9 @@ class Housekeeping:
     def _known(self) -> KeysView[str] | None:
         return self._core.tracked.keys() if self.all_known else None
 
-    def _running(self) -> list[tuple[Object, str]]:
+    def _running(self) -> list[tuple[Object, Container]]:
         known = [tracked for tracked in self._core.tracked.values() if tracked.saved.pod]
-        return [(tracked.saved.pod, instance.id) for tracked in known for instance in tracked.observed.alive]
+        return [(tracked.saved.pod, instance) for tracked in known for instance in tracked.observed.alive]
 
     def _fresh(self) -> Set[str] | None:
         """Return the UIDs of pods whose files stay; None until sources and runtime are complete, and while they are

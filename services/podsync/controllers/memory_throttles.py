@@ -1,5 +1,6 @@
 """Takes memory.high from running containers where the configuration in force throttles none: the feature gate MemoryQoS
-was switched off, or Kubernetes 1.37 has no memoryThrottlingFactor, which 1.36 had (node.md 4.7).
+was switched off, or Kubernetes 1.37 has no memoryThrottlingFactor, which 1.36 had (node.md 4.7). What others have set,
+such as an NRI plugin, stays.
 The runtime is asked to, because it would write its own value again with any other change of the container.
 """
 
@@ -11,8 +12,10 @@ from services.podsync.adapters.cgroups import cgroup_reads
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.core.cgroups.memory_qos import takes_throttles_back
 from services.podsync.core.cgroups.pod_cgroup import pod_cgroup_name
+from services.podsync.core.cri.container_resources import earlier_throttle
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.model.objects import Object
+from shared.model.runtime import Container
 
 log = logging.getLogger(__name__)
 
@@ -21,10 +24,10 @@ _UNTHROTTLED = {"unified": {"memory.high": "max"}}
 
 
 class MemoryThrottles:
-    """Looks once at each container. `running` returns the pod and the id of each container that may run."""
+    """Looks once at each container. `running` returns the pod and the instance of each container that may run."""
 
     def __init__(
-        self, cgroups: PodCgroups, runtime: Runtime, running: Callable[[], Iterable[tuple[Object, str]]]
+        self, cgroups: PodCgroups, runtime: Runtime, running: Callable[[], Iterable[tuple[Object, Container]]]
     ) -> None:
         self._cgroups, self._runtime, self._running = cgroups, runtime, running
         self._done: set[str] = set()  # ids of running containers without a throttle of an earlier configuration
@@ -36,20 +39,24 @@ class MemoryThrottles:
             await asyncio.sleep(LOOP_SECONDS)
 
     async def take_back(self) -> None:
-        """Write memory.high of each running container back to max; what fails is for the next time."""
-        running = {container_id: pod for pod, container_id in self._running()}
+        """Write memory.high of each running container that has it from an earlier configuration back to max; what fails
+        is for the next time."""
+        running = {instance.id: (pod, instance.name) for pod, instance in self._running()}
         self._done &= running.keys()
         for container_id in running.keys() - self._done:
             try:
-                await self._take_back(running[container_id], container_id)
+                await self._take_back(*running[container_id], container_id)
             except RuntimeCallError as error:
                 log.warning("memory.high of container %s stays, trying again in a minute: %s", container_id, error)
             else:
                 self._done.add(container_id)
 
-    async def _take_back(self, pod: Object, container_id: str) -> None:
+    async def _take_back(self, pod: Object, name: str, container_id: str) -> None:
+        earlier = earlier_throttle(pod, name, self._cgroups.facts)
+        if earlier == "max":
+            return
         await self._cgroups.driver()  # from which the names of cgroups follow
-        name, hierarchies = pod_cgroup_name(pod, self._cgroups.facts), self._cgroups.hierarchies
-        if await asyncio.to_thread(cgroup_reads.is_throttled, hierarchies, name, container_id):
+        cgroup, hierarchies = pod_cgroup_name(pod, self._cgroups.facts), self._cgroups.hierarchies
+        if await asyncio.to_thread(cgroup_reads.read_memory_high, hierarchies, cgroup, container_id) == earlier:
             log.info("taking memory.high of an earlier configuration from container %s", container_id)
             await self._runtime.update_container_resources(container_id, _UNTHROTTLED)

@@ -187,7 +187,8 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
                 raise ExpansionError(kind, f"{failed} expand the volume: {error}") from None
 
     def usage(self, uid: str, volume: str, source: CsiVolume) -> VolumeReading | None:
-        """Return the usage and the health that the driver reports, None = it reports neither."""
+        """Return the usage and the health that the driver reports. None = it has no usage, and did not answer for the
+        health."""
         target, found = self._published(uid, volume, source), FilesystemUsage(time=self._clock.wall())
         with self._client(source.driver, f"{PREFIX}failed to get CSI client") as client:
             is_staged = bool(source.volume_name) and client.has("STAGE_UNSTAGE_VOLUME")

@@ -1,4 +1,4 @@
-"""Reads from the kernel the CPU and memory values of a pod's cgroup, the memory in use in it, and whether one of its
+"""Reads from the kernel the CPU and memory values of a pod's cgroup, the memory in use in it, and where one of its
 containers is throttled (node.md 4.3).
 
 Decides nothing. Blocks for microseconds: call it in a thread.
@@ -53,22 +53,23 @@ def read_memory_usage(hierarchies: Hierarchies, name: str, container_id: str = "
         return None
 
 
-def is_throttled(hierarchies: Hierarchies, name: str, container_id: str) -> bool:
-    """Return whether the cgroup of this container, below the pod's cgroup of this name, has a memory.high. False on v1,
-    and where there is no such cgroup."""
+def read_memory_high(hierarchies: Hierarchies, name: str, container_id: str) -> str:
+    """Return memory.high of the cgroup of this container, below the pod's cgroup of this name: bytes, or "max". That
+    also on v1, and where there is no such cgroup."""
     if (root := hierarchies.unified) is None:
-        return False
+        return "max"
     try:
-        return _text(root / _of_container(root, name.strip("/"), container_id) / "memory.high") != "max"
+        return _text(root / _of_container(root, name.strip("/"), container_id) / "memory.high")
     except (OSError, StopIteration):
-        return False
+        return "max"
 
 
 def _of_container(root: Path, relative: str, container_id: str) -> str:
-    """Return the path of the cgroup of a container below that of its pod. Raises OSError, StopIteration: there is
-    none."""
+    """Return the path of the cgroup of a container below that of its pod, where CRI-O may have another one of its name
+    for conmon. Raises OSError, StopIteration: there is none."""
     with os.scandir(root / relative) as entries:
-        return f"{relative}/{next(e.name for e in entries if e.is_dir() and container_id in e.name)}"
+        found = (e.name for e in entries if e.is_dir() and container_id in e.name and "conmon" not in e.name)
+        return f"{relative}/{next(found)}"
 
 
 def _v1_memory(hierarchies: Hierarchies, relative: str, what: str) -> int:

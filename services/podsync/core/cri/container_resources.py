@@ -10,8 +10,10 @@ from services.podsync.core.placement.pod_placement import (
     needs_no_quota,
 )
 from shared.cri.interface import Message
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.quantity import ZERO
+from shared.podspec.containers import find_container
 from shared.podspec.pod_source import is_critical, is_node_critical
 from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.resources import (
@@ -30,6 +32,7 @@ from shared.podspec.resources import (
 )
 
 _GUARANTEED, _BEST_EFFORT = -997, 1000
+_FACTOR_BEFORE_1_37 = 0.9  # the default of memoryThrottlingFactor
 _BURSTABLE = range(3, 1000)  # between the scores of the node's own processes and of BestEffort
 
 
@@ -106,6 +109,15 @@ def _unified(pod: Object, container: Object, facts: NodeFacts) -> dict[str, str]
     unified = {} if facts.single_process_oom_kill else {"memory.oom.group": "1"}
     unified |= _memory_qos(pod, container, facts)
     return unified | ({"memory.swap.max": str(_swap(pod, container, facts))} if facts.swap_controller else {})
+
+
+def earlier_throttle(pod: Object, name: str, facts: NodeFacts) -> str:
+    """Return what an earlier configuration wrote to memory.high of the container of this name, with the factor of this
+    one, or with that of before Kubernetes 1.37 where this one has none; "max" = nothing."""
+    factor = facts.memory_throttling_factor or _FACTOR_BEFORE_1_37
+    earlier = replace(facts, memory_qos=True, memory_throttling_factor=factor)
+    found = find_container(pod, name)
+    return _memory_qos(pod, found[1], earlier).get("memory.high", "max") if found is not None else "max"
 
 
 def _memory_qos(pod: Object, container: Object, facts: NodeFacts) -> dict[str, str]:

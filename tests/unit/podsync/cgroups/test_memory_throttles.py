@@ -13,8 +13,10 @@ from shared.metrics.registry import Registry
 from tests.unit.podsync.cgroups.test_node_cgroups import Clock
 from tests.unit.podsync.cgroups.test_node_cgroups import Runtime as RuntimeOfDriver
 from tests.unit.podsync.cgroups.test_v2_tree import PODS, tree
+from tests.unit.podsync.status.status_shapes import instance
 
-POD = PODS[1]  # burstable
+POD = PODS[1]  # burstable, of 2 to 3 Gi
+HIGH = str(int((2 << 30) + 0.9 * (1 << 30)) // 4096 * 4096)
 IDS = ("aa1", "bb2", "cc3")
 UNTHROTTLED = {"unified": {"memory.high": "max"}}
 
@@ -37,15 +39,16 @@ class Runtime(RuntimeOfDriver):
 
 
 class Stage:
-    """A pod with three containers, of which the first two are throttled."""
+    """A container in three instances, of which the first two are throttled; each has a conmon of CRI-O beside it."""
 
     def __init__(self, root: Path, **facts: Any) -> None:
         self.directory = root / "kubepods/burstable/podb-1"
-        for container_id, high in zip(IDS, ("4096", "8192", "max"), strict=True):
-            (self.directory / container_id).mkdir(parents=True)
+        for container_id, high in zip(IDS, (HIGH, HIGH, "max"), strict=True):
+            for name in (f"a-conmon-{container_id}", container_id, f"z-conmon-{container_id}"):
+                (self.directory / name).mkdir(parents=True)
             (self.directory / container_id / "memory.high").write_text(f"{high}\n")
         self.runtime = Runtime(self.directory)
-        self.running = [(POD, container_id) for container_id in IDS]
+        self.running = [(POD, instance("c", id=container_id)) for container_id in IDS]
         node = NodeFacts(node_name="n", **facts)
         cgroups = PodCgroups(node, tree(root), self.runtime, Clock(), Registry())  # type: ignore[arg-type]
         self.throttles = MemoryThrottles(cgroups, self.runtime, lambda: self.running)  # type: ignore[arg-type]
@@ -54,32 +57,47 @@ class Stage:
         return [(self.directory / container_id / "memory.high").read_text().strip() for container_id in IDS]
 
 
-@pytest.mark.parametrize("facts", [{"memory_qos": True}, {"resets_memory_qos": True}], ids=["no factor", "gate off"])
+@pytest.mark.parametrize(
+    "facts",
+    [{"memory_qos": True, "memory_throttling_factor": 0.0}, {"resets_memory_qos": True}],
+    ids=["no factor", "gate off"],
+)
 async def test_running_containers_are_throttled_no_more_and_looked_at_once(
-    tmp_path: Path, facts: dict[str, bool]
+    tmp_path: Path, facts: dict[str, Any]
 ) -> None:
     stage = Stage(tmp_path, **facts)
     stage.runtime.refuses = {"aa1"}
     await stage.throttles.take_back()
-    assert stage.high() == ["4096", "max", "max"]
+    assert stage.high() == [HIGH, "max", "max"]
     stage.runtime.refuses = set()
     await stage.throttles.take_back()
     assert stage.high() == ["max", "max", "max"]
     stage.runtime.asked_for = []
-    (stage.directory / "bb2/memory.high").write_text("4096")  # an administrator's
+    (stage.directory / "bb2/memory.high").write_text(HIGH)  # an administrator's
     await stage.throttles.take_back()
     assert stage.runtime.asked_for == []
 
 
 async def test_a_container_that_is_gone_is_no_reason_to_ask_the_runtime(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, memory_qos=True)
-    stage.running = [(POD, "dd4"), (PODS[0], "aa1")]
+    stage = Stage(tmp_path, memory_qos=True, memory_throttling_factor=0.0)
+    stage.running = [(POD, instance("c", id="dd4")), (PODS[2], instance("c", id="aa1"))]
     await stage.throttles.take_back()
-    assert stage.runtime.asked_for == [] and stage.high()[0] == "4096"
+    assert stage.runtime.asked_for == [] and stage.high()[0] == HIGH
+
+
+@pytest.mark.parametrize(("factor", "asked_for"), [(0.9, []), (0.5, ["aa1"])])
+async def test_what_the_agent_has_not_set_stays_such_as_that_of_an_nri_plugin(
+    tmp_path: Path, factor: float, asked_for: list[str]
+) -> None:
+    stage = Stage(tmp_path, resets_memory_qos=True, memory_throttling_factor=factor)
+    (stage.directory / "aa1/memory.high").write_text(str((2 << 30) + (1 << 29)))
+    stage.running = stage.running[:1]
+    await stage.throttles.take_back()
+    assert stage.runtime.asked_for == asked_for
 
 
 @pytest.mark.parametrize("facts", [{"memory_qos": True, "memory_throttling_factor": 0.9}, {}], ids=["factor", "1.36"])
 async def test_what_the_configuration_in_force_throttles_stays(tmp_path: Path, facts: dict[str, Any]) -> None:
     stage = Stage(tmp_path, **facts)
     await stage.throttles.run()  # ends: there is nothing to take back
-    assert stage.high() == ["4096", "8192", "max"] and stage.runtime.asked_for == []
+    assert stage.high() == [HIGH, HIGH, "max"] and stage.runtime.asked_for == []
