@@ -77,8 +77,8 @@ class UsageReader:
         if not request.pods:
             return FoundUsage(node=node)
         self._requested_at = self._clock.monotonic()
+        oldest = self._requested_at - request.max_age_seconds  # as of now: one reading is for all that wait for it
         async with self._reading_pods:
-            oldest = self._clock.monotonic() - request.max_age_seconds
             if self._pods_read_at < oldest or not self._complete:
                 await self._read_pods()
         if request.max_age_files_seconds is None:

@@ -149,6 +149,20 @@ async def test_a_runtime_that_hangs_delays_no_reading_of_the_node_and_pods_are_r
 
 
 @on_virtual_time
+async def test_requests_that_wait_for_a_runtime_that_hangs_get_the_same_reading() -> None:
+    """Else each would wait for those before it, and that of an eviction would get no answer."""
+    world, _ = await with_reported_pod()
+    async with world:
+        await the_pod(world)
+        await world.pass_time(1.0)
+        hang = world.runtime.hang("ListPodSandboxStats", times=20)
+        asking = [asyncio.create_task(ask(world, FRESH)) for _ in range(8)]
+        await world.until(hang.reached.is_set)
+        await world.until(lambda: all(each.done() for each in asking), within=2.5 * RUNTIME_SECONDS)
+        assert all(len(each.result().pods) == 1 for each in asking)
+
+
+@on_virtual_time
 async def test_without_the_gate_the_runtime_is_not_asked() -> None:
     world, _ = await with_reported_pod()
     world.gates = {}
