@@ -7,6 +7,7 @@ import pytest
 
 from shared.model.objects import Object
 from tests.support.agents.agent import NODE
+from tests.support.agents.world import ExecutedWorld
 from tests.support.clusters.cluster import Cluster
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
@@ -25,7 +26,7 @@ async def test_a_running_agent_imports_nothing(tmp_path: Path, monkeypatch: pyte
     imported = tmp_path / "imported"
     monkeypatch.setenv("PYTHONPATH", str(HOOK))
     monkeypatch.setenv("IMPORTS_FILE", str(imported))
-    async with Cluster(tmp_path) as cluster:
+    async with Cluster(tmp_path, world=ExecutedWorld) as cluster:  # only an interpreter that starts has the hook
         monkeypatch.delenv("IMPORTS_FILE")
         started = time.monotonic()
         await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "b"}})
