@@ -165,9 +165,10 @@ class NodeUsage(Struct, frozen=True, kw_only=True):
 class GetUsage(Struct, frozen=True, kw_only=True):
     """Request to pleg: a reading of the node and, with `pods`, of every pod.
 
-    Cgroups and filesystems were read at most `max_age_seconds` ago. Files of pods (writable layers, logs, volumes) are
-    measured again where their figure is older than `max_age_files_seconds`; None = the last figure will do. Of files
-    that take longer than 3 s to measure it is the one before or what is counted so far, whichever is more, or absent.
+    Cgroups and filesystems were read at most `max_age_seconds` before it came. Files of pods (writable layers, logs,
+    volumes) are measured again where their figure is older than `max_age_files_seconds`; None = the last figure will
+    do. Of files that take longer than 3 s to measure it is the one before or what is counted so far, whichever is more,
+    or absent.
     """
 
     max_age_seconds: float = 15.0  # cgroups and filesystems are read again where the last reading is older
