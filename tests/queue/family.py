@@ -72,13 +72,13 @@ def pytest_configure() -> None:
             os._exit(0)
         _watch(mark, ours, theirs)
     os.waitpid(starter, 0)
-    watcher, owner = int(os.read(reading, 20)), os.getpid()
+    watcher, owner = os.pidfd_open(int(os.read(reading, 20))), os.getpid()
     for file in {ours, theirs, reading, writing}:
         os.close(file)
 
     def dismiss() -> None:
         if os.getpid() == owner:  # and not in a fork that runs what is registered
-            os.kill(watcher, signal.SIGKILL)
+            signal.pidfd_send_signal(watcher, signal.SIGKILL)
 
     atexit.register(dismiss)
 
