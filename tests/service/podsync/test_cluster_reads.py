@@ -69,6 +69,7 @@ async def test_what_no_environment_has_room_for_is_not_read(read: tuple[Sources,
         assert found["ConfigMap", "m99"].error.startswith("not read: ")
 
 
+@pytest.mark.long
 async def test_only_a_few_containers_keep_a_large_environment_at_the_same_time(read: tuple[Sources, Any]) -> None:
     _, references = read
     inside, most_inside, leave = 0, 0, asyncio.Event()

@@ -6,6 +6,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pytest
+
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.events import PodDesired, PodObserved, RuntimeChanged, TimePassed, VolumesFreshness
 from shared.model.runtime import RuntimePod
@@ -65,6 +67,7 @@ async def work_of_each_event(directory: Path, finished_pods: int) -> dict[str, i
         }
 
 
+@pytest.mark.long
 async def test_the_work_of_an_event_does_not_grow_with_the_pods_that_are_finished(tmp_path: Path) -> None:
     few = await work_of_each_event(tmp_path / "few", 5)
     many = await work_of_each_event(tmp_path / "many", 50)

@@ -361,6 +361,7 @@ asyncio.run(LogCleanUp(Path(sys.argv[1]), lambda: {{"known"}}, set).sweep())
 """
 
 
+@pytest.mark.long
 async def test_the_next_sweep_removes_what_a_killed_one_has_renamed(tmp_path: Path) -> None:
     cleared = Cleared(tmp_path)
     order = tmp_path / "crash"

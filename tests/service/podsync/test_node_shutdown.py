@@ -115,6 +115,7 @@ async def boot_again(stage: ShuttingStage, *, same_boot: bool = False) -> None:
     stage.observed()
 
 
+@pytest.mark.long
 async def test_pods_stop_by_priority_and_run_again_after_the_boot(tmp_path: Path) -> None:
     async with shutting_stage(tmp_path) as stage:
         await stage.pods_that_run(high=1000, low=0, middle=150, lowest=-5)
@@ -158,6 +159,7 @@ async def test_volumes_whose_driver_is_gone_delay_the_others_by_the_time_of_thei
         assert (stage.stopped(), stage.shown().unfinished) == (["low", "high"], ("low_default(low)",))
 
 
+@pytest.mark.long
 async def test_a_container_that_ignores_sigterm_is_killed_after_its_grace_and_then_the_next_group_stops(
     tmp_path: Path,
 ) -> None:
@@ -268,6 +270,7 @@ async def test_after_a_power_cut_a_pod_ends_by_its_restart_policy(tmp_path: Path
         await stage.until(lambda: stage.status("low")["phase"] == "Failed")
 
 
+@pytest.mark.long
 async def test_a_cancelled_shutdown_lets_the_pods_run_again(tmp_path: Path) -> None:
     async with shutting_stage(tmp_path) as stage:
         await stage.pods_that_run(low=0, high=1000)
@@ -293,6 +296,7 @@ async def test_no_pod_is_admitted_while_the_machine_shuts_down(tmp_path: Path) -
         assert stage.status(uid)["message"] == "Pod was rejected: Pod was rejected as the node is shutting down."
 
 
+@pytest.mark.long
 async def test_the_file_of_the_go_kubelet_and_the_metrics_show_the_shutdown(tmp_path: Path) -> None:
     names = tuple(f"kubelet_graceful_shutdown_{kind}_time_seconds" for kind in ("start", "end"))
     async with shutting_stage(tmp_path) as stage:
@@ -315,6 +319,7 @@ async def test_without_time_for_pods_a_shutdown_is_not_followed(tmp_path: Path) 
         assert (dict(stage.shutdown.state), stage.shutdown.complete) == ({}, True)
 
 
+@pytest.mark.long
 async def test_pods_that_were_stopped_run_again_where_the_configuration_gives_them_no_time_any_more(
     tmp_path: Path,
 ) -> None:
@@ -370,6 +375,7 @@ async def test_a_kill_while_the_cancellation_is_saved_leaves_no_pod_stopped(step
         await stage.until(lambda: running(stage, "low"))
 
 
+@pytest.mark.long
 async def test_a_process_that_starts_after_the_cancellation_lets_the_pods_run_again(tmp_path: Path) -> None:
     async with shutting_stage(tmp_path) as stage:
         await stage.pods_that_run(low=0)

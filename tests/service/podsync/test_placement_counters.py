@@ -38,6 +38,7 @@ def counted(stage: Stage) -> list[float]:
     return [stage.counted(name)[()][0] for name in names]
 
 
+@pytest.mark.long
 async def test_a_pod_is_counted_with_its_verdict_and_not_again_after_a_restart(tmp_path: Path) -> None:
     async with on_stage(tmp_path, cpu_manager_policy="static", kube_reserved={"cpu": "500m"}) as stage:
         assert counted(stage) == [0, 0, 0]

@@ -31,6 +31,7 @@ async def with_logind(directory: Path) -> AsyncIterator[tuple[ShuttingStage, Fak
                 yield stage, logind
 
 
+@pytest.mark.long
 async def test_the_machine_goes_on_when_the_pods_have_stopped(tmp_path: Path) -> None:
     async with with_logind(tmp_path) as (stage, logind):
         assert logind.reasons == ["Kubelet needs time to handle node shutdown"]
@@ -44,6 +45,7 @@ async def test_the_machine_goes_on_when_the_pods_have_stopped(tmp_path: Path) ->
         assert (stage.stopped(), stage.runs(), stage.shown().over) == (["low", "high"], [], True)
 
 
+@pytest.mark.long
 async def test_the_lock_of_another_program_gives_no_pod_more_time(tmp_path: Path) -> None:
     async with with_logind(tmp_path) as (stage, logind):
         other = await LogindConnection.open(logind.address)
@@ -178,6 +180,7 @@ async def test_a_shutdown_that_begins_before_podsync_knows_that_the_last_one_was
         await stage.until(lambda: logind.locks == 0)
 
 
+@pytest.mark.long
 async def test_a_restarted_podsync_goes_on_without_a_lock(tmp_path: Path) -> None:
     async with with_logind(tmp_path) as (stage, logind):
         await stage.pods_that_run(low=0, high=1000)
@@ -193,6 +196,7 @@ async def test_a_restarted_podsync_goes_on_without_a_lock(tmp_path: Path) -> Non
         assert stage.counted("kubelet_graceful_shutdown_end_time_seconds")[()][0] > 0
 
 
+@pytest.mark.long
 async def test_a_shutdown_that_began_while_podsync_was_dead_is_followed(tmp_path: Path) -> None:
     async with with_logind(tmp_path) as (stage, logind):
         await stage.pods_that_run(low=0)
@@ -204,6 +208,7 @@ async def test_a_shutdown_that_began_while_podsync_was_dead_is_followed(tmp_path
         assert stage.runs() == []
 
 
+@pytest.mark.long
 async def test_a_cancelled_shutdown_is_noticed_after_a_restart_too(tmp_path: Path) -> None:
     async with with_logind(tmp_path) as (stage, logind):
         await stage.pods_that_run(low=0)
@@ -217,6 +222,7 @@ async def test_a_cancelled_shutdown_is_noticed_after_a_restart_too(tmp_path: Pat
         assert not stage.shown().in_progress
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", ["api", "file"])
 async def test_a_new_pod_is_admitted_after_a_soft_reboot(source: str, tmp_path: Path) -> None:
     async with with_logind(tmp_path) as (stage, logind):

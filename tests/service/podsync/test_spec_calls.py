@@ -162,6 +162,7 @@ async def test_files_of_variables_that_take_long_to_read_delay_no_other_pod(
         await stage.until(lambda: all(running(stage, uid) for uid in slow))
 
 
+@pytest.mark.long
 async def test_a_cluster_without_a_name_server_causes_events_of_pod_and_node(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         uid = stage.want(a_pod(dnsPolicy="ClusterFirst"))

@@ -153,6 +153,7 @@ class TestMistakes:
         play.exit("bad", 1)
         assert play.running("bad") == [("c", 1)]
 
+    @pytest.mark.long
     @given(
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.text(max_size=3),

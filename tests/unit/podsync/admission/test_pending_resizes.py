@@ -37,6 +37,7 @@ def quantities_read(play: Play, event: Event) -> int:
     return read
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("event", [PRESSED, NodeChanged(node=None)], ids=["pressure", "node"])
 def test_deferred_resizes_are_decided_again_with_work_in_proportion_to_the_pods(event: Event) -> None:
     few, many = (quantities_read(crowded(count), event) for count in (6, 24))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +50,7 @@ def pods(draw: st.DrawFn) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.long
 @given(pods())
 def test_the_preview_is_the_verdict_and_changes_no_record(wanted: list[dict[str, Any]]) -> None:
     play = Play(facts=FACTS, joins_cluster=True, listed=True)

@@ -82,6 +82,7 @@ def test_after_each_change_the_sums_are_those_that_are_added_up_again(seed: int)
     assert {PodState.SYNC, PodState.FINISHED} <= seen
 
 
+@pytest.mark.long
 def test_a_decision_reads_the_pods_that_have_changed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def read_for_one_more(others: int) -> int:
         play = Play(facts=MachineFacts(node_name="n1", allocatable={"cpu": "100", "pods": "500"}), source="api")

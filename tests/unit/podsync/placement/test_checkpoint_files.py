@@ -220,6 +220,7 @@ def test_any_json_is_read_or_refused(kind: str, content: Any) -> None:
         assert "\n" not in str(error)
 
 
+@pytest.mark.long
 @given(
     st.dictionaries(names, st.dictionaries(names, cpu_sets.filter(bool), min_size=1, max_size=3), max_size=4), cpu_sets
 )

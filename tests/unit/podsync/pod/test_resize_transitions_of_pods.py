@@ -268,6 +268,7 @@ RESTARTS = [
 ]
 
 
+@pytest.mark.long
 def test_the_values_after_a_resize(subtests: pytest.Subtests) -> None:
     for row in [*CONTAINERS, *RESTARTS]:
         with subtests.test(row.name):
