@@ -114,7 +114,10 @@ class KubeconfigFollower:
                 self._missing.add(directory)
                 self._lost = True
         self._lost = self._lost or any(directory.is_dir() for directory in self._missing)
-        if self._lost or any(changed_since(file, self._read_at) for file in files):
+        # The removal of the kubeconfig, or of its directory, changes the directory above.
+        kubeconfig = Path(self._kubeconfig)
+        nearest = next(found for found in (kubeconfig, *kubeconfig.parents) if found.exists())
+        if self._lost or any(changed_since(found, self._read_at) for found in {*files, nearest}):
             self._changed.set()
         return files
 

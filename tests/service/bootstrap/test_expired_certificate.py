@@ -1,7 +1,10 @@
-"""An expired client certificate is noticed by the wall clock, and at once when the API server answers 401."""
+"""An expired client certificate is noticed by the wall clock, and at once when the API server answers 401; a kubeconfig
+that is gone before it is watched is noticed, too."""
 
 import asyncio
 import math
+import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -101,4 +104,34 @@ async def test_credentials_that_a_plugin_gave_are_renewed_at_once_after_a_suspen
     resumed_at = clock.wall()
     await stage.passes(1)
     assert len(runs) == 1 and runs[0] - resumed_at <= 1
+    await ended(following)
+
+
+@pytest.mark.parametrize("gone", ["the file", "its directory"])
+@on_virtual_time
+async def test_a_kubeconfig_that_is_gone_before_it_is_watched_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    stage = Stage(tmp_path)
+    files = CredentialFiles(tmp_path / "in force")
+    files.prepare()
+    path = tmp_path / "etc" / "kubelet.conf"
+    path.parent.mkdir()
+    path.write_text("kind: Config")
+    startup = SimpleNamespace(credentials=SimpleNamespace(report=REPORT, files=files), evaluated_at=time.time())
+    looks: list[float] = []
+
+    def read(config: EffectiveConfig, wall: float) -> KubeconfigReport:
+        looks.append(wall)
+        return replace(REPORT, material=None, problems=(f"{path}: cannot be read",))
+
+    monkeypatch.setattr(kubeconfig_follower, "resolve_ordinary", read)
+    asyncio.get_running_loop().set_default_executor(AtOnce())
+    config = replace(stage.config, kubeconfig=str(path))
+    context = Context("bootstrap", config, stage.network.bus("bootstrap"), stage.network.clock, asyncio.Event())
+    follower = KubeconfigFollower(context, cast("BootstrapStartup", startup), lambda: None)
+    path.unlink() if gone == "the file" else shutil.rmtree(path.parent)
+    following = asyncio.create_task(follower.run())
+    await stage.passes(1)
+    assert len(looks) == 1
     await ended(following)

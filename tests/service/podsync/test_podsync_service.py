@@ -321,6 +321,10 @@ async def test_what_the_network_may_wait_for_does_not_wait_for_pods_whose_networ
         assert begun == ["u1", "u3", "u4", "u2"]
 
 
+def _is_terminating(stage: Stage, uid: str) -> bool:
+    return stage.admitted.state[uid].state is PodState.TERMINATING
+
+
 async def test_what_is_to_end_while_it_waits_for_its_turn_is_not_begun(tmp_path: Path) -> None:
     runtime = FakeRuntime(images=["busybox:1"])
     hung = runtime.hang("RunPodSandbox")
@@ -331,8 +335,9 @@ async def test_what_is_to_end_while_it_waits_for_its_turn_is_not_begun(tmp_path:
         await stage.until(hung.reached.is_set)
         second = stage.want(named("u2"))
         await stage.until(_asks_for_a_sandbox(stage, second))
+        await stage.until(lambda: second in stage.admitted.state)
         stage.desired.delete(second)
-        await stage.until(lambda: stage.admitted.state[second].state is PodState.TERMINATING)
+        await stage.until(lambda: second not in stage.admitted.state or _is_terminating(stage, second))
         runtime.clear_faults()
         await stage.until(lambda: running(stage, first))
         await stage.until(lambda: second not in stage.admitted.state)
