@@ -75,7 +75,10 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("bare")
     venv.create(directory, symlinks=True)
     uv = shutil.which("uv") or str(CHECKOUT / ".uv/bin/uv")
-    target = [uv, "pip", "install", "--quiet", "--python", str(directory / "bin/python"), "--no-deps"]
+    # Copies: a hard link to a file of uv's cache touches the file in our environment as well, and an agent that is
+    # starting then forks no service, because its modules may have changed.
+    options = ["--quiet", "--no-deps", "--link-mode=copy"]
+    target = [uv, "pip", "install", *options, "--python", str(directory / "bin/python")]
     locked = [*target, "--require-hashes", "-r", str(CHECKOUT / "requirements.lock")]
     # `make venv` has left all of it in uv's cache, unless that was emptied since.
     if subprocess.run([*locked, "--offline"], capture_output=True, check=False).returncode:
