@@ -6,7 +6,8 @@ log = logging.getLogger(__name__)
 
 
 class CgroupsInstead:
-    """Warns of a runtime without the statistics until it has answered again. `what`: is read from cgroups then."""
+    """Logs one warning for each time in which the runtime does not give the statistics. `what` is read from cgroups
+    then."""
 
     def __init__(self, what: str) -> None:
         self._what = what

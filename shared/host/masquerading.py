@@ -17,12 +17,18 @@ _MAX_SHOWN_CHARACTERS = 300  # of its error output
 _SBIN = ":/usr/sbin:/sbin"
 
 
+def search_path() -> str:
+    """Return the path in which programs of the network are looked for: that of this process and the directories of
+    iptables, which a path without root's rights lacks."""
+    return (os.environ.get("PATH") or os.defpath) + _SBIN
+
+
 def masquerading_failure() -> str:
     """Return why iptables cannot masquerade, in one line; "" where it can, and where that cannot be found out, such as
     without root's rights. Blocks for 10 s at most."""
     # In a namespace of its own it needs no lock, and a lock file would be a change.
     environment = {
-        **os.environ, "PATH": os.environ.get("PATH", "") + _SBIN, "LC_ALL": "C", "XTABLES_LOCKFILE": os.devnull
+        **os.environ, "PATH": search_path(), "LC_ALL": "C", "XTABLES_LOCKFILE": os.devnull
     }  # fmt: skip
     if shutil.which(_PROGRAM, path=environment["PATH"]) is None:
         return "iptables is not installed"

@@ -12,8 +12,8 @@ _LANE = "tests.machine."
 
 
 def read_seconds(files: list[Path]) -> dict[tuple[str, str], float]:
-    """The seconds of each check that passed or failed, by its file and name: those that it has recorded itself, or
-    those of its test with what was made for it."""
+    """Return the seconds of each check that passed or failed, by its file and name. They are those that the check has
+    recorded itself, else those of its test with its fixtures."""
     found = {}
     for file in files:
         for case in ET.parse(file).iter("testcase"):
@@ -27,7 +27,7 @@ def read_seconds(files: list[Path]) -> dict[tuple[str, str], float]:
 
 
 def render(found: dict[tuple[str, str], float]) -> str:
-    """The table, with a row for each file that has the sum of its checks, in the order of the run."""
+    """Return the table, with a row for each file that has the sum of its checks, in the order of the run."""
     lines = ["| check | seconds |", "|---|---|"]
     for module in dict.fromkeys(module for module, _ in found):
         checks = {name: seconds for (of, name), seconds in found.items() if of == module}

@@ -30,7 +30,7 @@ class Part:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def named(self, name: str) -> "Part":
-        """This part with its name in its command."""
+        """Return this part with its name in its command."""
         return replace(self, command=[word.replace("{part}", name) for word in self.command])
 
     def __str__(self) -> str:
@@ -119,7 +119,8 @@ def run_parts(parts: Mapping[str, Part]) -> list[str]:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run it to its end; its exit code. One that is interrupted is waited for, because it removes what it has made."""
+    """Run the command to its end, and return its exit code. A command that is interrupted is waited for, because it
+    removes what it has made."""
     process = subprocess.Popen(command, cwd=CHECKOUT, env=environment, process_group=0)
     try:
         return process.wait()

@@ -1,4 +1,4 @@
-"""A plug-in of pytest by which all that a run of tests has started ends with it: `pytest -p tests.queue.family`.
+"""Ends all that a run of tests has started when the run ends: a plug-in of pytest, `pytest -p tests.queue.family`.
 
 A run that gets SIGKILL takes nothing down, and supervisords, containerds and the containers behind their shims have
 sessions of their own. So everything inherits a mark in its environment, by which it is found, and a process that does
@@ -42,7 +42,7 @@ def family_of(mark: str) -> set[int]:
 
 
 def kill_family(mark: str) -> None:
-    """Kill what has the mark, and the containers of it."""
+    """Kill every process with this mark and its descendants, also containers."""
     deadline = time.monotonic() + _KILL_SECONDS
     while (left := family_of(mark)) and time.monotonic() < deadline:
         for pid in left:

@@ -19,6 +19,7 @@ from typing import Self
 from shared.config.effective import EmbeddedContainerd
 from shared.errors import OperatorError
 from shared.files.atomic import write_atomically
+from shared.host.masquerading import search_path
 from shared.process.child_process import end_of
 from shared.process.crash import crash_point
 from shared.process.identity import identity_of, is_running
@@ -27,7 +28,6 @@ log = logging.getLogger(__name__)
 
 _DIGEST = "BULKHEAD_CONTAINERD_CONFIG"
 _IDENTITY = "process"  # beside the configuration file
-_SBIN = ":/usr/sbin:/sbin"  # has iptables, which CNI plugins look for in the path of containerd
 _NAMESPACES = ("mnt", "pid", "user")
 _MAX_STOP_SECONDS = 15.0  # until it has ended; supervisord gives the keeper 30
 
@@ -47,8 +47,8 @@ class ContainerdProcess:
             raise OperatorError(
                 "is not an executable", where=embedded.path, remedy="install containerd, or set its path"
             )
-        path = os.environ.get("PATH", os.defpath) + _SBIN
-        environment = {**os.environ, "PATH": path, _DIGEST: _digest(embedded)}
+        # CNI plugins look for iptables in the path of containerd.
+        environment = {**os.environ, "PATH": search_path(), _DIGEST: _digest(embedded)}
         fd = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             child = subprocess.Popen(  # with the usual umask, which containerd expects where it sets no modes

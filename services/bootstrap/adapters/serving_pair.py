@@ -40,7 +40,8 @@ class PairRequest(Struct, frozen=True, kw_only=True):
 
 
 class FileVersion(Struct, frozen=True):
-    """Which file, and when it was last touched, in nanoseconds of the clock of file times."""
+    """Identifies the content of a file by its inode and by when it was last touched, in nanoseconds of the clock of
+    file times."""
 
     path: str
     inode: int

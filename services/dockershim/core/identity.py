@@ -62,7 +62,7 @@ def split_labels(labels: Mapping[str, str]) -> tuple[dict[str, str], dict[str, s
     named, as by the kubelet's dockershim, those of the image count as well."""
     kept: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    given = labels[GIVEN].split("\n") if GIVEN in labels else [name for name in labels if name not in _OWN]
+    given = set(labels[GIVEN].split("\n") if GIVEN in labels else labels.keys() - set(_OWN))
     for name, value in labels.items():
         if name not in given:
             continue

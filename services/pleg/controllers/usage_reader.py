@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 READ_SECONDS = 10.0  # between two readings, as in the kubelet (node.md 7.2)
 INTEREST_SECONDS = 300.0  # for which pods are read after a request
-LOOP = "usage"
+LOOP, LOOP_OF_PODS = "usage", "usage of pods"
 
 
 class UsageReader:
@@ -100,8 +100,7 @@ class UsageReader:
                 async with self._reading_node:
                     node = await self._read_node()
                     await self._source.watch_memory(node, self._read_now.set)
-                if self._clock.monotonic() - self._requested_at < INTEREST_SECONDS:
-                    self._pods_due.set()
+            self._pods_due.set()
             self._bus.progress(LOOP)
             await wait_for(self._read_now, READ_SECONDS)
 
@@ -109,10 +108,12 @@ class UsageReader:
         while True:
             await self._pods_due.wait()
             self._pods_due.clear()
-            with self._errors.contained("", "the reading of the usage of pods"):
-                async with self._reading_pods:
-                    await self._read_pods()
-                self._files.begin(self._pods)
+            if self._clock.monotonic() - self._requested_at < INTEREST_SECONDS:
+                with self._errors.contained("", "the reading of the usage of pods"):
+                    async with self._reading_pods:
+                        await self._read_pods()
+                    self._files.begin(self._pods)
+            self._bus.progress(LOOP_OF_PODS)
 
     async def _read_node(self) -> NodeUsage:
         read = await self._source.read_node(self._mountpoints())

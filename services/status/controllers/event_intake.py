@@ -15,7 +15,7 @@ from services.status.controllers.event_sink import EventSink
 from services.status.core.event_log import EventLog
 from shared.time.timestamps import rfc3339_micro
 
-_EventChange = Change[KubeEvent]
+_EventChange = Change[KubeEvent]  # made before services are forked, so that they share its pages
 OVERLAP_SECONDS = 60.0  # before the start whose Events are logged, because perhaps no earlier process ran then
 
 log = logging.getLogger(__name__)

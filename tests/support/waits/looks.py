@@ -1,4 +1,4 @@
-"""How long a test that waits for another process pauses between two looks.
+"""Decides how long a test that waits for another process pauses between two looks.
 
 Most looks ask the agent, its runtime or an API server, which costs the CPU that they need. Where they send no event, a
 short wait looks often, and a longer one pauses for a tenth of the time that it has lasted."""

@@ -1,5 +1,5 @@
-"""An expired client certificate is noticed by the wall clock, and at once when the API server answers 401; a kubeconfig
-that is gone before it is watched is noticed, too."""
+"""Credentials are followed: one that has expired is noticed by the wall clock, and at once when the API server answers
+401; a kubeconfig that is gone before it is watched is noticed, too."""
 
 import asyncio
 import math
