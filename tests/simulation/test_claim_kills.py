@@ -80,6 +80,7 @@ def each() -> list[Any]:
     return [pytest.param(*pair, marks=() if pair in SHORT else (pytest.mark.long,)) for pair in pairs]
 
 
+@pytest.mark.long
 def test_an_undisturbed_node_keeps_what_pods_need(reached: Reached) -> None:
     assert set(POINTS) <= reached.keys()
     verdict = run(WORKLOAD, (), 1)
@@ -156,6 +157,7 @@ def test_a_disturbed_node_ends_with_the_claims_of_an_undisturbed_one(part: int) 
         os.chdir(before)
 
 
+@pytest.mark.long
 @pytest.mark.share(2)
 @pytest.mark.parametrize("keeps", [True, False], ids=["the runtime lists ended pods", "the runtime has lost its pods"])
 def test_after_a_restart_of_the_machine_claims_are_prepared_before_their_containers_run_again(

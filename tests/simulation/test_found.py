@@ -25,12 +25,14 @@ def test_a_container_made_after_the_clock_was_set_back_is_the_newest_of_its_name
     assert verdict.violation is None, "\n".join(verdict.lines)
 
 
+@pytest.mark.long
 def test_a_clock_set_back_during_a_back_off_does_not_make_it_last() -> None:
     pod = PodPlan("p", 0.0, "Always", ((Run(1.2, 137), Run(1.2, 137), Run()),))
     verdict = check_case(Case(1, Workload((pod,)), (ClockStep(5.0, -3600.0),)))
     assert verdict.violation is None, "\n".join(verdict.lines)
 
 
+@pytest.mark.long
 def test_a_container_that_could_not_be_stopped_keeps_its_time() -> None:
     pod = PodPlan("p", 0.0, "Always", ((Run(stop=2.5),),), (Act("delete", 5.0),), grace=30)
     fault = RuntimeFault(4.0, 10.0, "StopContainer", "Internal", False, 0.0, 2)
@@ -38,6 +40,7 @@ def test_a_container_that_could_not_be_stopped_keeps_its_time() -> None:
     assert verdict.violation is None, "\n".join(verdict.lines)
 
 
+@pytest.mark.long
 def test_a_pod_deleted_while_one_container_is_being_stopped_stops_the_others_at_once() -> None:
     stubborn, other = (Run(stop=None, alive=4.0),), (Run(stop=2.5),)
     pod = PodPlan(
@@ -47,6 +50,7 @@ def test_a_pod_deleted_while_one_container_is_being_stopped_stops_the_others_at_
     assert verdict.violation is None, "\n".join(verdict.lines)
 
 
+@pytest.mark.long
 def test_a_manifest_that_comes_back_at_once_has_its_mirror_pod_at_once() -> None:
     acts = (Act("delete", 4.0), Act("recreate", 6.0))
     pod = PodPlan("p", 0.0, "Always", ((Run(),),), acts, grace=1, static=True)
@@ -58,6 +62,7 @@ def test_a_manifest_that_comes_back_at_once_has_its_mirror_pod_at_once() -> None
     assert shown - began < 2.0, "\n".join(verdict.lines)
 
 
+@pytest.mark.long
 def test_a_clock_set_before_podsync_dies_takes_no_grace_period_away() -> None:
     pod = PodPlan("p", 0.0, "OnFailure", ((Run(stop=2.5),),), (Act("delete", 5.5),), grace=10)
     faults = (ClockStep(5.0, 3600.0), Kill(5.1, "podsync", 0, 0, "podsync.saved", 1.0))

@@ -19,6 +19,7 @@ def held(stage: Stage) -> InspectedPair:
     return CertificateForms().inspect(text, text)
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_the_first_certificate_is_asked_for_with_the_bootstrap_credentials(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
@@ -39,6 +40,7 @@ async def test_the_first_certificate_is_asked_for_with_the_bootstrap_credentials
     assert len(stage.users) == 1
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_the_next_one_is_asked_for_by_the_present_one_at_70_to_90_percent(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
@@ -57,6 +59,7 @@ async def test_the_next_one_is_asked_for_by_the_present_one_at_70_to_90_percent(
     assert len(list((tmp_path / "pki").glob("kubelet-client-2*.pem"))) == 2
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_forced_rotation_asks_at_once_and_only_once(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
@@ -106,6 +109,7 @@ async def test_one_that_the_api_server_does_not_know_makes_way_too(tmp_path: Pat
     assert stage.users == [BOOTSTRAP, BOOTSTRAP]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("answer", ["deny", "fail"])
 @on_virtual_time
 async def test_a_denial_is_logged_once_and_not_repeated_until_the_request_is_removed(
@@ -144,6 +148,7 @@ async def test_after_a_long_time_a_denied_certificate_is_requested_again(tmp_pat
     assert len(stage.users) == 2
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_request_without_an_answer_is_made_again_with_another_key(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
@@ -213,6 +218,7 @@ async def test_a_request_begun_for_another_subject_is_not_taken_up(tmp_path: Pat
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", ["", "no pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
 @on_virtual_time
 async def test_an_answer_that_is_no_certificate_is_logged_and_not_stored(tmp_path: Path, text: str) -> None:
@@ -257,6 +263,7 @@ async def test_certificates_without_a_lifetime_are_not_requested_without_end(tmp
     assert "was answered by a certificate that ended on" in stage.troubles[0]
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_within_ten_seconds_of_the_api_servers_return_the_request_is_there(tmp_path: Path) -> None:
     stage = Stage(tmp_path)

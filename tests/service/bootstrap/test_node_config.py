@@ -39,6 +39,7 @@ async def test_without_a_source_the_local_configuration_is_used(make: Make) -> N
         assert stage.cluster.asked("GET", "/configmaps") == 0
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_good_configuration_is_used_and_good_after_ten_minutes(make: Make) -> None:
     async with node(make) as stage:
@@ -62,6 +63,7 @@ async def test_a_good_configuration_is_used_and_good_after_ten_minutes(make: Mak
         assert stage.evaluations == 2
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_an_edit_of_the_configmap_acts_and_is_on_trial_again(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:
@@ -91,6 +93,7 @@ async def test_an_edit_while_the_edit_before_it_is_saved_acts(make: Make, monkey
         assert stage.max_pods == 9
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_without_the_source_again_the_local_configuration_is_used(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:
@@ -219,6 +222,7 @@ async def test_a_key_that_is_a_path_is_never_a_file(make: Make) -> None:
         assert not list(stage.directory.rglob("escaped"))
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_without_the_api_server_the_saved_configuration_is_used(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:

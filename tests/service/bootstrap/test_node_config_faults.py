@@ -43,6 +43,7 @@ async def test_a_service_that_crashes_has_the_configuration_rolled_back(make: Ma
         assert stage.max_pods == 9
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_source_that_was_rejected_is_tried_again_after_another_one(make: Make) -> None:
     async with node(make, "b", maxPods=8) as stage:
@@ -58,6 +59,7 @@ async def test_a_source_that_was_rejected_is_tried_again_after_another_one(make:
         await stage.until("b", "b", "", "")
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_crashes_after_the_trial_reject_nothing(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:

@@ -134,6 +134,7 @@ async def test_a_store_that_was_lost_is_filled_by_whatever_is_in_force(tmp_path:
     assert stage.users == [NODE]
 
 
+@pytest.mark.long
 @pytest.mark.share(3)
 @pytest.mark.parametrize(("lifetime", "most"), [(60.0, 61), (600.0, 10), (30.0, 7)])
 @on_virtual_time

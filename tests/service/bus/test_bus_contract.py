@@ -171,6 +171,7 @@ class TestStreams:
         assert follower.stream.state["a"] == pods.get("a") == pod("a")
         assert any(message.startswith("bus: not published: pods.desired a is too large") for message in caplog.messages)
 
+    @pytest.mark.long
     @pytest.mark.share(2)
     async def test_a_snapshot_may_be_larger_than_any_one_message(self, world: Harness) -> None:
         owner = world.bus("sources")

@@ -164,6 +164,7 @@ def test_an_answer_that_nests_without_end_is_refused_in_one_line(status: bytes) 
         api.version()
 
 
+@pytest.mark.long
 def test_a_ca_that_is_an_intermediate_certificate_alone_is_trusted(server: Server, tmp_path: Path) -> None:
     intermediate = Authority("intermediate", under=Authority())
     pair = intermediate.issue("api")
@@ -229,6 +230,7 @@ def test_without_the_right_to_read_pods_those_of_the_kubelets_port_count(server:
     assert TOKEN not in str(found)
 
 
+@pytest.mark.long
 def test_a_kubelets_port_with_a_certificate_of_its_own_is_read_without_a_warning(
     server: Server, tmp_path: Path
 ) -> None:
@@ -243,6 +245,7 @@ def test_a_kubelets_port_with_a_certificate_of_its_own_is_read_without_a_warning
         assert len(items_of(kubelet.get("/pods"))) == 1
 
 
+@pytest.mark.long
 def test_the_condition_ready_is_read_with_the_kubelets_credentials(server: Server, kubeconfig: str) -> None:
     condition = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-23T03:00:00Z"}
     server.answer = lambda path, query: (200, {"status": {"conditions": [condition]}})
@@ -275,6 +278,7 @@ def test_credentials_in_a_kubeconfig_are_in_no_file_that_a_kill_would_leave(
         assert not node_ready(kubeconfig, "n1").ready
 
 
+@pytest.mark.long
 def test_a_kubeconfig_that_changes_is_read_again(server: Server, kubeconfig: str) -> None:
     server.answer = lambda path, query: (200, {})
     node_ready(kubeconfig, "n1")
@@ -329,6 +333,7 @@ def test_a_proxy_gets_the_user_and_password_of_its_url(monkeypatch: pytest.Monke
     assert base64.b64decode(authorization.removeprefix("Basic ")) == b"joe:pass word"
 
 
+@pytest.mark.long
 def test_the_kubelet_of_this_machine_is_asked_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     credentials, until = ResolvedCredentials(server=""), time.monotonic() + WAIT_SECONDS

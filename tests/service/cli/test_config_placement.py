@@ -41,10 +41,12 @@ def node(tmp_path: Path) -> Checked:
     return Checked(root)
 
 
+@pytest.mark.long
 def test_a_policy_without_files_of_an_agent_before_is_good(node: Checked) -> None:
     assert node.check(**STATIC) == (0, [])
 
 
+@pytest.mark.long
 def test_a_policy_that_differs_from_that_of_the_agent_before_is_a_problem_with_its_remedy(node: Checked) -> None:
     PlacementFiles(node.root).write_cpu(CpuState(policy="static", shared_pool=frozenset({0})))
     code, [problem] = node.check()

@@ -19,6 +19,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage.stop()
 
 
+@pytest.mark.long
 def test_the_cpus_of_this_machine_are_where_lscpu_has_them_and_with_whom_podsync_says(stage: Stage) -> None:
     found = json.loads(stage.command("cpus", "-o", "json").stdout)
     listed = subprocess.run(["lscpu", "-p=CPU,CORE,SOCKET,NODE"], capture_output=True, text=True, check=True).stdout
@@ -40,6 +41,7 @@ def test_the_cpus_of_this_machine_are_where_lscpu_has_them_and_with_whom_podsync
     assert lines[-1].split() == ["0", "memory", "1.0", "GiB", "3.0", "GiB", "shop/web-2/web"]
 
 
+@pytest.mark.long
 def test_a_stopped_podsync_is_named_at_once(stage: Stage) -> None:
     stage.processes["podsync"].send_signal(signal.SIGSTOP)
     answer = stage.command("cpus")

@@ -47,6 +47,7 @@ def settled(stage: Stage, *ignored: str) -> dict[str, Any]:
         assert time.monotonic() < deadline, found["problems"]
 
 
+@pytest.mark.long
 def test_a_ready_node_is_shown_in_every_form(unchanged: Stage) -> None:
     found = settled(unchanged)
     assert (found["node"], found["standalone"], len(found["pods"])) == ("here", True, PODS)
@@ -97,6 +98,7 @@ def test_a_killed_podsync_does_not_run(stage: Stage) -> None:
     assert stage.command("pods").returncode == 0
 
 
+@pytest.mark.long
 def test_the_age_of_the_last_beat_of_a_stopped_process_is_that_of_its_followers(stage: Stage) -> None:
     settled(stage)
     stage.processes["podsync"].send_signal(signal.SIGSTOP)
@@ -110,6 +112,7 @@ def test_the_age_of_the_last_beat_of_a_stopped_process_is_that_of_its_followers(
     pytest.fail(f"{podsync} {stale}")
 
 
+@pytest.mark.long
 def test_a_stopped_process_is_not_waited_for(stage: Stage) -> None:
     settled(stage)
     running = sorted(duration_of_status(stage) for _ in range(8))
@@ -125,6 +128,7 @@ def duration_of_status(stage: Stage) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.long
 def test_wait_ready_returns_once_the_missing_service_runs(stage: Stage) -> None:
     stage.processes["podsync"].kill()
     stage.processes["podsync"].wait()
@@ -148,6 +152,7 @@ def test_a_command_names_the_stopped_process_that_it_needs_without_waiting_for_i
         assert answer.stderr.startswith(f"{service} is stopped by a signal (kill -CONT "), answer.stderr
 
 
+@pytest.mark.long
 def test_events_are_shown_as_they_are_published_each_once_also_after_a_restart(stage: Stage) -> None:
     settled(stage)
     command = [
@@ -194,6 +199,7 @@ def test_events_are_listed_by_their_age(stage: Stage) -> None:
     assert "Added" in recent.stdout and "Pulling" not in recent.stdout
 
 
+@pytest.mark.long
 def test_a_pipe_that_closes_and_a_terminal_without_utf8_are_no_tracebacks(unchanged: Stage) -> None:
     command = [
         sys.executable,
@@ -310,6 +316,7 @@ def test_status_loads_no_event_loop_and_no_library_that_it_does_not_use() -> Non
     assert not slow & set(loaded)
 
 
+@pytest.mark.long
 def test_a_shell_completes_the_names_of_pods_also_while_podsync_is_stopped(stage: Stage) -> None:
     settled(stage)
 

@@ -111,6 +111,7 @@ def test_it_is_at_most_as_large_as_promised(stage: Stage, tmp_path: Path) -> Non
     assert "left out, the bundle is full" in contents(tmp_path / "bundle.tar.gz")["problems.txt"]
 
 
+@pytest.mark.long
 def test_logs_of_other_programs_are_left_out_and_a_cut_part_is_named(stage: Stage, tmp_path: Path) -> None:
     (stage.log_dir / "auth.log").write_text("sshd: of another program\n")
     config = load_effective(str(stage.run_dir))

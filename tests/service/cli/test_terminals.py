@@ -87,6 +87,7 @@ def words_and_arguments(stage: Stage, words: tuple[str, ...]) -> list[str]:
     return [*words, *arguments]
 
 
+@pytest.mark.long
 @pytest.mark.share(8)
 @pytest.mark.parametrize("words", commands(main), ids=" ".join)
 def test_a_pipe_without_utf8_gets_text_without_colours(stage: Stage, words: tuple[str, ...]) -> None:

@@ -77,6 +77,7 @@ async def test_one_ctrl_c_ends_a_command_whose_output_is_not_read(server: Runnin
         os.close(writer)
 
 
+@pytest.mark.long
 @pytest.mark.share(2)
 @pytest.mark.parametrize("kind", ["logs", "exec"])
 async def test_a_full_disk_is_one_line(server: Running, kind: str) -> None:
@@ -86,6 +87,7 @@ async def test_a_full_disk_is_one_line(server: Running, kind: str) -> None:
     assert len(errors.splitlines()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.share(2)
 @pytest.mark.parametrize("kind", ["logs", "exec"])
 async def test_a_pipe_that_closes_ends_it_without_a_line(server: Running, kind: str) -> None:

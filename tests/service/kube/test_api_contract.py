@@ -31,6 +31,7 @@ class DoubledCluster:
         self.server.compact()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("drops", [NEWEST, V1_20], ids=["newest", "1.20"])
 @pytest.mark.parametrize("contract", CONTRACTS, ids=lambda contract: contract.__name__)
 def test_the_double_keeps(contract: Contract, drops: OlderServer) -> None:

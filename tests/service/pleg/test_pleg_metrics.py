@@ -60,6 +60,7 @@ async def test_the_series_of_a_probe_end_with_its_worker() -> None:
         assert {labels[2] for labels in counted(world.metrics, DURATION.name, PROBES)} == {"b"}
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_lists_are_counted_with_their_interval() -> None:
     async with PlegWorld() as world:

@@ -285,6 +285,7 @@ def test_a_step_of_the_wall_clock_moves_no_probe(step: float) -> None:
     check()
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_probes_of_many_pods_are_spread_after_a_restart() -> None:
     world = PlegWorld()

@@ -78,6 +78,7 @@ async def test_a_request_for_the_node_alone_reads_no_pod() -> None:
         assert found.node.read_at == world.clock.monotonic()
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_pods_are_read_for_five_minutes_after_a_request() -> None:
     world, _ = await with_pod()

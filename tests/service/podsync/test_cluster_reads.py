@@ -61,6 +61,7 @@ async def test_an_object_that_is_taken_over_as_a_whole_is_kept_as_a_whole(read: 
         assert found["Secret", "s"].object == {"data": sources.data}
 
 
+@pytest.mark.long
 async def test_what_no_environment_has_room_for_is_not_read(read: tuple[Sources, Any]) -> None:
     sources, references = read
     async with references({"envFrom": [{"configMapRef": {"name": f"m{n}"}} for n in range(100)]}) as found:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.podsync.service import PodSyncService
@@ -54,6 +56,7 @@ async def test_a_full_disk_costs_dead_containers_then_images_then_pods(tmp_path:
         assert stage.status("done") == before
 
 
+@pytest.mark.long
 async def test_memory_pressure_leaves_dead_containers_alone(tmp_path: Path) -> None:
     async with pressed_stage(tmp_path, **FREE) as stage:
         await pod_that_ended(stage, "done")
@@ -99,6 +102,7 @@ async def test_a_container_that_cannot_be_removed_is_an_event_of_the_node(tmp_pa
         assert stage.status("done")["phase"] == "Succeeded"
 
 
+@pytest.mark.long
 async def test_the_limit_of_dead_containers_takes_the_oldest_of_finished_pods(tmp_path: Path) -> None:
     async with pressed_stage(tmp_path, maximum_dead_containers=1, **HARD) as stage:
         await pod_that_ended(stage, "first")

@@ -38,15 +38,16 @@ class PressedStage(Stage):
         self.images_apart = False  # the disk is split
         self.pods: dict[str, int] = {}
         self.readings = itertools.count()
-        self.enough = 99  # evicted pods after which memory is available again
+        self.enough = 99  # evicted pods after which memory and disk are available again
         self.scratch = 0  # bytes in the emptyDir of each pod
         self.usage = self.buses["pleg"].own(NODE_USAGE)
         self.pressure = self.buses["server"].follow(NODE_PRESSURE)
         self.buses["pleg"].answer(GetUsage, self.answer)
 
     def node_usage(self) -> NodeUsage:
-        memory = 900 * MIB if len(self.evicted()) >= self.enough else self.memory
-        files = FilesystemUsage(time=0.0, capacity=1000 * MIB, available=self.disk, inodes=1000, inodes_free=900)
+        free = len(self.evicted()) >= self.enough
+        memory, disk = (900 * MIB, 900 * MIB) if free else (self.memory, self.disk)
+        files = FilesystemUsage(time=0.0, capacity=1000 * MIB, available=disk, inodes=1000, inodes_free=900)
         return NodeUsage(
             read_at=self.network.clock.monotonic() + next(self.readings) / 1e6,
             started_at=0.0,
@@ -115,6 +116,7 @@ def pressed_stage(
 HARD: dict[str, Any] = {"eviction_hard": {"memory.available": "100Mi", "nodefs.available": "10%"}}
 
 
+@pytest.mark.long
 async def test_the_pod_with_the_largest_excess_is_evicted_and_ends_as_the_kubelet_shows_it(tmp_path: Path) -> None:
     async with pressed_stage(tmp_path, **HARD) as stage:
         await stage.pods_that_run("small", "large")
@@ -146,6 +148,7 @@ async def test_the_pod_with_the_largest_excess_is_evicted_and_ends_as_the_kubele
         assert running(stage, "small")
 
 
+@pytest.mark.long
 async def test_the_next_pod_is_evicted_when_the_first_has_ended_and_the_node_is_still_short(tmp_path: Path) -> None:
     async with pressed_stage(tmp_path, **HARD) as stage:
         await stage.pods_that_run("one", "two", "three")
@@ -164,6 +167,7 @@ async def test_the_next_pod_is_evicted_when_the_first_has_ended_and_the_node_is_
         assert stage.evicted() == ["one", "two"] and running(stage, "three")
 
 
+@pytest.mark.long
 async def test_a_killed_podsync_goes_on_with_the_eviction_and_evicts_no_second_pod_meanwhile(tmp_path: Path) -> None:
     async with pressed_stage(tmp_path, **HARD) as stage:
         await stage.pods_that_run("one", "two")
@@ -197,6 +201,7 @@ async def test_no_pod_is_evicted_while_what_pods_use_is_not_known(tmp_path: Path
         await stage.until(lambda: stage.evicted() == ["one"])
 
 
+@pytest.mark.long
 async def test_critical_pods_are_spared(tmp_path: Path) -> None:
     async with pressed_stage(tmp_path, **HARD) as stage:
         await stage.pods_that_run("system", priority=2_000_000_000)
@@ -208,6 +213,7 @@ async def test_critical_pods_are_spared(tmp_path: Path) -> None:
         assert running(stage, "system")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("enough", [True, False])
 async def test_a_full_disk_costs_unused_images_before_it_costs_a_pod(tmp_path: Path, enough: bool) -> None:
     runtime = FakeRuntime(images=["busybox:1"])
@@ -240,7 +246,7 @@ async def test_on_a_split_disk_the_pod_with_the_largest_writable_layer_frees_the
     runtime = FakeRuntime(images=["busybox:1", "old:1"])
     hard = {"nodefs.available": "10%"}
     async with pressed_stage(tmp_path, runtime, image_minimum_gc_age=0.0, eviction_hard=hard) as stage:
-        stage.images_apart = True
+        stage.images_apart, stage.enough = True, 1
         await stage.pods_that_run("a", "b")
         stage.pods[largest] = 500 * MIB
         stage.disk = 50 * MIB
@@ -250,6 +256,7 @@ async def test_on_a_split_disk_the_pod_with_the_largest_writable_layer_frees_the
         assert "old:1" in runtime.images  # images are on another disk: removing them frees nothing
 
 
+@pytest.mark.long
 async def test_a_pod_that_fills_its_empty_dir_beyond_the_limit_is_evicted_at_once(tmp_path: Path) -> None:
     async with pressed_stage(tmp_path, **HARD) as stage:
         limited = {"volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}}]}
@@ -282,6 +289,7 @@ async def test_a_soft_threshold_leaves_the_pod_its_grace_period_up_to_the_longes
         await stage.until(lambda: stage.admitted.state["one"].grace_seconds == 40)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hours", [-2, 2])
 async def test_setting_the_clock_neither_shortens_nor_lengthens_the_grace_period_of_a_soft_threshold(
     tmp_path: Path, hours: int

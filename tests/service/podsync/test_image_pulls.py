@@ -160,6 +160,7 @@ async def test_one_pull_at_a_time_in_the_order_of_asking(stage: PullStage) -> No
     assert pulls[2].result().waited >= pulls[2].result().took
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("most", "at_once"), [(2, 2), (3, 3), (0, 4)])
 async def test_as_many_pulls_as_allowed_go_side_by_side(tmp_path: Path, most: int, at_once: int) -> None:
     stage = PullStage(tmp_path, serialize_image_pulls=False, max_parallel_image_pulls=most)
@@ -199,6 +200,7 @@ async def test_a_pull_counts_once_for_the_rate_however_many_credentials_it_tries
 # Who may use what is here
 
 
+@pytest.mark.long
 async def test_wildcards_in_a_secret_cost_milliseconds(stage: PullStage) -> None:
     image = f"{'a' * 63}.example/app:1"
     stage.runtime.pullable.add(image)

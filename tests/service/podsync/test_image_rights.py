@@ -154,6 +154,7 @@ async def test_two_pulls_of_one_image_share_a_note(tmp_path: Path) -> None:
     assert stage.files("pulling") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("code", "notes"), [("NotFound", 0), ("Unknown", 0), ("Unavailable", 1), ("DeadlineExceeded", 1)]
 )

@@ -42,6 +42,7 @@ async def fail_probe(stage: Stage, uid: str) -> None:
     stage.probed.put(newest.id, ProbeResults(pod_uid=uid, container="c", liveness=ProbeResult.FAILURE))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dies", [False, True], ids=["in one process", "podsync dies after each kill"])
 async def test_the_third_kill_by_a_probe_is_the_first_to_wait(tmp_path: Path, dies: bool) -> None:
     async with on_stage(tmp_path) as stage:

@@ -27,6 +27,7 @@ def poke(stage: Stage, pod: dict[str, Any], seconds: float) -> None:
     stage.want({**pod, "metadata": {**pod["metadata"], "labels": labels}})
 
 
+@pytest.mark.long
 async def test_a_lost_record_never_makes_a_running_pod_look_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,6 +51,7 @@ async def test_a_lost_record_never_makes_a_running_pod_look_removed(
         assert stage.runtime.methods().count("CreateContainer") == 1
 
 
+@pytest.mark.long
 async def test_statuses_are_not_called_complete_while_one_is_held_back(tmp_path: Path) -> None:
     runtime, received = FakeRuntime(images=["busybox:1"]), list[Change[PodStatus]]()
     async with on_stage(tmp_path, runtime) as stage:
@@ -95,6 +97,7 @@ async def test_what_could_not_be_saved_starts_as_soon_as_there_is_room(
         await stage.until(lambda: running(stage, uid))
 
 
+@pytest.mark.long
 async def test_a_record_that_cannot_be_deleted_does_not_stop_the_pods_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

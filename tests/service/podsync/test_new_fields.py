@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bus.messages.pleg import NodeObserved
 from bus.messages.podsync import PodProbes
 from bus.messages.streams import PODS_PROBES
@@ -79,6 +81,7 @@ async def ran(directory: Path, release: str, pod: dict[str, Any], *, on: bool) -
         yield Ran(stage, uid, probed.state.get(uid))
 
 
+@pytest.mark.long
 async def test_with_all_gates_on_the_pod_runs_with_each_field_and_nothing_is_said(tmp_path: Path) -> None:
     async with ran(tmp_path, "1.37", every_new_field(), on=True) as pod:
         assert (pod.status["phase"], pod.said, pod.mount_options) == ("Running", [], ["noexec"])
@@ -86,6 +89,7 @@ async def test_with_all_gates_on_the_pod_runs_with_each_field_and_nothing_is_sai
         assert pod.probed == {"http2", "tls"}
 
 
+@pytest.mark.long
 async def test_with_all_gates_off_1_37_rejects_options_of_mounts_and_runs_the_pod_without_the_rest(
     tmp_path: Path,
 ) -> None:

@@ -133,6 +133,7 @@ async def test_pods_stop_by_priority_and_run_again_after_the_boot(tmp_path: Path
         assert not stage.shown().in_progress
 
 
+@pytest.mark.long
 async def test_a_group_waits_until_the_volumes_of_the_one_before_are_unmounted(tmp_path: Path) -> None:
     async with shutting_stage(tmp_path) as stage:
         volumes = MountedVolumes(uid="low", volumes={"data": MountedVolume(state=VolumeState.MOUNTED)})
@@ -175,6 +176,7 @@ async def test_a_container_that_ignores_sigterm_is_killed_after_its_grace_and_th
         assert (stage.stopped(), stage.shown().unfinished) == (["low", "high"], ())
 
 
+@pytest.mark.long
 async def test_a_second_signal_gives_no_group_more_time(tmp_path: Path) -> None:
     async with shutting_stage(tmp_path, periods={0: 10, 100: 60}) as stage:
         await stage.pods_that_run(low=0, high=1000)
@@ -215,6 +217,7 @@ async def test_a_pod_that_does_not_stop_delays_the_others_by_the_time_of_its_gro
     assert named == "pods that had not stopped in time: low_default(low)"
 
 
+@pytest.mark.long
 async def test_it_is_over_once_the_statuses_of_the_pods_are_saved_and_published(tmp_path: Path) -> None:
     async with shutting_stage(tmp_path) as stage:
         await stage.pods_that_run(low=0)
@@ -262,6 +265,7 @@ async def test_a_pod_whose_turn_had_not_come_when_the_machine_went_off_runs_agai
         await stage.until(lambda: stage.status("high")["phase"] == "Failed")
 
 
+@pytest.mark.long
 async def test_after_a_power_cut_a_pod_ends_by_its_restart_policy(tmp_path: Path) -> None:
     async with shutting_stage(tmp_path) as stage:
         stage.want(a_pod("low", restartPolicy="Never"), "api")

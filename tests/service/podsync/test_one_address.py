@@ -38,6 +38,7 @@ def environment(stage: Stage) -> dict[str, str]:
     return {entry["key"]: entry.get("value", "") for entry in request["config"]["envs"]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("host_network", [False, True])
 async def test_the_environment_has_the_addresses_of_the_status(tmp_path: Path, host_network: bool) -> None:
     async with on_stage(tmp_path) as stage:
@@ -51,6 +52,7 @@ async def test_the_environment_has_the_addresses_of_the_status(tmp_path: Path, h
         assert shown(stage, uid)["status.hostIPs"] == "2001:db8::9,192.0.2.9"
 
 
+@pytest.mark.long
 async def test_a_host_network_pod_that_showed_an_address_keeps_it_in_its_next_environment(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         stage.node_object.put(

@@ -69,6 +69,7 @@ async def test_what_a_pod_is_given_is_in_the_file_until_it_has_ended(tmp_path: P
         await stage.until(lambda: written(tmp_path) == empty)
 
 
+@pytest.mark.long
 async def test_a_pod_of_the_go_kubelet_keeps_its_cpus_and_another_one_leaves_them(tmp_path: Path) -> None:
     file_of(tmp_path).parent.mkdir()
     file_of(tmp_path).write_bytes(write_cpu_state(LEFT_BY_GO))

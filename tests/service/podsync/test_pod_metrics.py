@@ -12,6 +12,7 @@ from tests.service.podsync.stage import on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running
 
 
+@pytest.mark.long
 async def test_a_pod_that_starts_is_counted_once_and_its_end_is_work(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         uid = stage.want(a_pod())
@@ -30,6 +31,7 @@ async def test_a_pod_that_starts_is_counted_once_and_its_end_is_work(tmp_path: P
         assert stage.counted("kubelet_working_pods") == {}
 
 
+@pytest.mark.long
 async def test_a_restart_of_podsync_counts_no_start_of_a_pod_that_runs(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         uid = stage.want(a_pod())
@@ -42,6 +44,7 @@ async def test_a_restart_of_podsync_counts_no_start_of_a_pod_that_runs(tmp_path:
         assert sum(stage.counted("kubelet_pod_start_duration_seconds")[()]) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("method", "kind", "code"),
     [
@@ -62,6 +65,7 @@ async def test_a_failed_start_is_counted_with_its_code(tmp_path: Path, method: s
         assert stage.counted("kubelet_started_pods_errors_total") == {(): [failed_pods]}
 
 
+@pytest.mark.long
 async def test_a_pull_is_timed_by_the_size_of_the_image(tmp_path: Path) -> None:
     async with on_stage(tmp_path, FakeRuntime(pullable=["busybox:1"])) as stage:
         uid = stage.want(a_pod())

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bus.messages.sources import ApiPodStatus
 from shared.time.timestamps import rfc3339
 from tests.fakes.runtime import FakeRuntime
@@ -61,6 +63,7 @@ async def test_a_pod_with_state_is_measured_in_total_alone(tmp_path: Path) -> No
         assert observed(stage, SLI) == (0, 0.0)
 
 
+@pytest.mark.long
 async def test_the_time_of_init_containers_does_not_count(tmp_path: Path) -> None:
     init = {"name": "i", "image": "busybox:1", "imagePullPolicy": "IfNotPresent"}
     async with on_stage(tmp_path) as stage:

@@ -59,6 +59,7 @@ async def test_a_wanted_pod_runs_and_a_dropped_one_goes(tmp_path: Path) -> None:
         assert stage.runtime.methods()[-3:] == ["StopContainer", "StopPodSandbox", "RemoveContainer"]
 
 
+@pytest.mark.long
 async def test_a_second_deletion_while_the_first_stop_is_saved_runs_the_pre_stop_hook(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +87,7 @@ async def test_a_second_deletion_while_the_first_stop_is_saved_runs_the_pre_stop
         assert [request["cmd"] for request in stage.runtime.requests("ExecSync")] == [["flush"]]
 
 
+@pytest.mark.long
 async def test_a_restarted_podsync_adopts_the_running_container(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         uid = stage.want(a_pod())
@@ -99,6 +101,7 @@ async def test_a_restarted_podsync_adopts_the_running_container(tmp_path: Path) 
         assert stage.runtime.methods().count("CreateContainer") == 1
 
 
+@pytest.mark.long
 async def test_a_pod_wanted_by_no_source_any_more_while_podsync_was_dead_is_ended(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         uid = stage.want(a_pod())
@@ -127,6 +130,7 @@ async def test_an_exit_seen_by_pleg_restarts_the_container_at_once(tmp_path: Pat
         assert last["exitCode"] == 137 and last["containerID"].endswith(first)
 
 
+@pytest.mark.long
 async def test_an_exit_while_podsync_looks_at_what_it_started_is_not_overwritten_by_that_look(tmp_path: Path) -> None:
     runtime = FakeRuntime(images=["busybox:1"])
     start = runtime.hang("StartContainer")
@@ -229,6 +233,7 @@ async def test_a_start_asks_the_runtime_and_the_disk_no_more_than_it_must(
         )
 
 
+@pytest.mark.long
 async def test_a_stop_asks_the_runtime_no_more_than_it_must(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         uid = stage.want(a_pod())
@@ -241,6 +246,7 @@ async def test_a_stop_asks_the_runtime_no_more_than_it_must(tmp_path: Path) -> N
         assert asked == ["StopContainer", "StopPodSandbox", "Observe", "RemoveContainer"]
 
 
+@pytest.mark.long
 async def test_a_pod_that_is_still_being_made_is_shown_after_half_a_second(tmp_path: Path) -> None:
     runtime = FakeRuntime(images=["busybox:1"])
     async with on_stage(tmp_path, runtime) as stage:
@@ -253,6 +259,7 @@ async def test_a_pod_that_is_still_being_made_is_shown_after_half_a_second(tmp_p
         await stage.until(lambda: running(stage, uid))
 
 
+@pytest.mark.long
 async def test_a_deleted_pod_that_takes_long_to_stop_is_shown_with_what_has_changed_until_then(tmp_path: Path) -> None:
     runtime = FakeRuntime(images=["busybox:1"])
     async with on_stage(tmp_path, runtime) as stage:
@@ -305,6 +312,7 @@ def _asks_for_a_sandbox(stage: Stage, uid: str) -> Callable[[], bool]:
     return asks
 
 
+@pytest.mark.long
 async def test_what_the_network_may_wait_for_does_not_wait_for_pods_whose_network_hangs(tmp_path: Path) -> None:
     runtime = FakeRuntime(images=["busybox:1"])
     hung = runtime.hang("RunPodSandbox")
@@ -371,6 +379,7 @@ async def test_a_pod_that_terminates_counts_for_the_qos_cgroups_until_its_contai
         assert active_pods() == []
 
 
+@pytest.mark.long
 async def test_a_rejected_static_pod_is_admitted_or_rejected_again_after_a_start_of_supervisord(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,6 +400,7 @@ async def test_a_rejected_static_pod_is_admitted_or_rejected_again_after_a_start
         await stage.until(lambda: running(stage, uid))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gate", [True, False])
 async def test_default_sysctls_are_given_behind_their_feature_gate(tmp_path: Path, gate: bool) -> None:
     """They need no allow list: the pod did not ask for them (pods.md 3.4)."""

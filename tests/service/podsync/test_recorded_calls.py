@@ -87,6 +87,7 @@ def images_of(recording: dict[str, Any]) -> list[str]:
     return [container["image"] for container in recording["api_pod"]["spec"]["containers"]]
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @pytest.mark.parametrize("name", RUNS_UNTIL_DELETED)
 async def test_the_calls_for_a_pod_that_runs_until_it_is_deleted(tmp_path: Path, name: str) -> None:
@@ -105,6 +106,7 @@ async def test_the_calls_for_a_pod_that_runs_until_it_is_deleted(tmp_path: Path,
         assert [request["timeout"] for request in runtime.requests("StopContainer")] == graces
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(ENDS_BY_ITSELF))
 async def test_the_calls_for_a_pod_that_ends_by_itself(tmp_path: Path, name: str) -> None:
     recorded = recording(name)
@@ -138,6 +140,7 @@ def conditions_by_type(status: dict[str, Any]) -> dict[str, Any]:
     return status | {"conditions": {c["type"]: c for c in status["conditions"]}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RUNS_UNTIL_DELETED)
 async def test_the_status_of_a_running_pod_is_the_recorded_one(tmp_path: Path, name: str) -> None:
     recorded = recording(name)

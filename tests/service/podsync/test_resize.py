@@ -224,6 +224,7 @@ def only(pod: dict[str, Any], generation: int, **spec: Any) -> dict[str, Any]:
     return {**pod, "metadata": {**pod["metadata"], "generation": generation}, "spec": {**pod["spec"], **spec}}
 
 
+@pytest.mark.long
 async def test_the_resources_of_the_pod_itself_are_resized(tmp_path: Path, cgroups: Path) -> None:
     def pod(cpu: str, generation: int) -> dict[str, Any]:
         bare = [{"name": "a", "image": "busybox:1", "imagePullPolicy": "IfNotPresent"}]
@@ -242,6 +243,7 @@ async def test_the_resources_of_the_pod_itself_are_resized(tmp_path: Path, cgrou
         assert stage.runtime.resources_of(running.id)["cpu_quota"] == 20_000
 
 
+@pytest.mark.long
 async def test_an_init_container_is_resized_while_it_runs(tmp_path: Path, cgroups: Path) -> None:
     def pod(amounts: dict[str, str], generation: int) -> dict[str, Any]:
         (first, *_) = a_pod(SMALL)["spec"]["containers"]

@@ -50,6 +50,7 @@ async def test_a_resize_that_is_done_is_counted_with_its_duration(tmp_path: Path
         assert pending(stage) == (0, 0) and stage.counted(REFUSED) == stage.counted(ACCEPTED) == {}
 
 
+@pytest.mark.long
 async def test_an_infeasible_resize_is_counted_once_for_each_generation_whatever_restarts(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         await started(stage, a_pod("100m"))

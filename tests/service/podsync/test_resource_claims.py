@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bus.messages.podsync import PodState
 from bus.messages.resource_claims import ClaimDevice, ClaimState, PodClaim, PodClaims
 from tests.fakes.runtime import FakeRuntime
@@ -57,6 +59,7 @@ async def test_a_container_is_created_with_its_devices_once_the_claim_is_prepare
         assert created(stage) == [[{"name": "example.com/gpu=r0"}]]
 
 
+@pytest.mark.long
 async def test_a_running_pod_survives_restarts_of_podsync_and_of_volume_and_waits_with_its_end(tmp_path: Path) -> None:
     runtime = FakeRuntime(images=["busybox:1"])
     async with on_stage(tmp_path, runtime) as stage:

@@ -74,6 +74,7 @@ async def test_where_status_says_nothing_the_machine_goes_on_after_five_seconds(
         await stage.until(lambda: logind.locks == 0)
 
 
+@pytest.mark.long
 async def test_when_status_has_written_all_the_machine_goes_on(tmp_path: Path) -> None:
     async with with_logind(tmp_path) as (stage, logind):
         stage.status_reports = False
@@ -113,6 +114,7 @@ async def test_a_cancellation_while_the_end_is_saved_costs_no_lock(
         assert logind.locks == 1
 
 
+@pytest.mark.long
 async def test_after_a_soft_reboot_pods_run_again_as_after_a_boot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +144,7 @@ async def test_after_a_soft_reboot_pods_run_again_as_after_a_boot(
         assert not stage.shown().in_progress and stage.shown().began
 
 
+@pytest.mark.long
 async def test_a_shutdown_that_begins_right_after_a_cancelled_one_goes_on(tmp_path: Path) -> None:
     async with with_logind(tmp_path) as (stage, logind):
         await logind.announce()
@@ -235,6 +238,7 @@ async def test_a_new_pod_is_admitted_after_a_soft_reboot(source: str, tmp_path: 
         await stage.until(lambda: running(stage, uid))
 
 
+@pytest.mark.long
 async def test_a_clock_that_is_set_changes_no_period(tmp_path: Path) -> None:
     async with with_logind(tmp_path) as (stage, logind):
         await stage.pods_that_run(low=0, high=1000)

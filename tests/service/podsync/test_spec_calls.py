@@ -69,6 +69,7 @@ async def test_a_user_namespace_is_saved_before_the_call_to_the_runtime(tmp_path
         assert all(mount["uidMappings"] == mount["gidMappings"] == FIRST for mount in made["mounts"])
 
 
+@pytest.mark.long
 async def test_a_restarted_podsync_gives_no_other_pod_the_same_user_ids(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         report_handlers(stage, RuntimeHandler(name="", user_namespaces=True))

@@ -223,6 +223,7 @@ async def test_a_byte_limit_ends_a_follower(server: Running, log: Path) -> None:
         assert await follower.rest() == b"one\nt"
 
 
+@pytest.mark.long
 async def test_clients_that_leave_take_their_files_and_tasks_with_them(server: Running, log: Path) -> None:
     assert await server.get(server.read_only + LOGS)  # whatever is made once is made now
     files, tasks = _open_files(log), len(asyncio.all_tasks())

@@ -332,6 +332,7 @@ async def test_every_endpoint_has_a_handler(server: MainListener) -> None:
     assert set(server.running.service.handlers) == set(Endpoint)
 
 
+@pytest.mark.long
 async def test_allowed(server: MainListener, subtests: pytest.Subtests) -> None:
     for case in CASES:
         with subtests.test(case.endpoint):
@@ -342,6 +343,7 @@ async def test_allowed(server: MainListener, subtests: pytest.Subtests) -> None:
                 json.loads(body)
 
 
+@pytest.mark.long
 async def test_a_wrong_method(server: MainListener, subtests: pytest.Subtests) -> None:
     for case in CASES:
         with subtests.test(case.endpoint):
@@ -361,6 +363,7 @@ async def test_a_bad_parameter(server: MainListener, subtests: pytest.Subtests) 
             assert body in text if status == 200 else text == body
 
 
+@pytest.mark.long
 async def test_denied_and_unauthenticated(tmp_path: Path, subtests: pytest.Subtests) -> None:
     text = "Forbidden (user={}, verb={}, resource=nodes, subresource(s)=[{}])\n"
     async with main_listener(configuration(tmp_path), deny) as server:

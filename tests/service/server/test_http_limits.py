@@ -163,6 +163,7 @@ async def test_the_health_listener_has_ping_alone(server: Running, subtests: pyt
             assert await server.get(server.healthz + path) == (status, body)
 
 
+@pytest.mark.long
 async def test_health_without_the_sync_loop_is_the_health_listeners(server: Running) -> None:
     server.node.network.kill("podsync")
     await server.node.network.advance(400)

@@ -101,6 +101,7 @@ async def test_health_names_a_service_that_fell_silent(server: Running) -> None:
     assert (await server.get(server.read_only + "/healthz"))[0] == 200
 
 
+@pytest.mark.long
 async def test_health_fails_when_the_sync_loop_stands_though_beats_go_on(server: Running) -> None:
     server.node.buses["podsync"].progress("sync")
     await server.node.network.advance(100)
@@ -120,6 +121,7 @@ async def test_running_pods_come_from_the_runtime(server: Running) -> None:
     assert json.loads(response.body)["items"][0]["spec"]["containers"] is None  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "line",
     [

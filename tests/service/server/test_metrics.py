@@ -81,6 +81,7 @@ async def test_pods_and_containers_are_counted(server: Running) -> None:
     assert value(await scrape(server), "kubelet_active_pods", static="true") == 0
 
 
+@pytest.mark.long
 async def test_a_process_that_does_not_answer_is_marked_and_fails_no_scrape(server: Running) -> None:
     server.node.metrics["pleg"].counter(CALLS).inc("a")
     await scrape(server)
@@ -258,6 +259,7 @@ PROTECTED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @pytest.mark.parametrize(("path", "subresource"), PROTECTED.items())
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ async def test_the_page_loads_nothing_from_outside(server: MainListener) -> None
     assert (await server.request("GET", "/bulkhead"))[0] == 301
 
 
+@pytest.mark.long
 async def test_the_state_has_verdict_processes_and_what_pods_wait_for(server: MainListener, opened: Open) -> None:
     await (await opened()).next()
     status, body, headers = await server.request("GET", "/bulkhead/state")
@@ -120,6 +121,7 @@ async def test_the_state_has_verdict_processes_and_what_pods_wait_for(server: Ma
     assert state["pods"]["uid-0"]["waits_for"] == ""
 
 
+@pytest.mark.long
 async def test_a_page_gets_the_state_and_then_what_changes(server: MainListener, node: PageNode, opened: Open) -> None:
     events = await opened()
     name, state = await events.next()
@@ -133,6 +135,7 @@ async def test_a_page_gets_the_state_and_then_what_changes(server: MainListener,
         pass
 
 
+@pytest.mark.long
 async def test_a_page_shows_how_far_a_pull_is(server: MainListener, node: PageNode, opened: Open) -> None:
     events = await opened()
     await events.next()
@@ -143,6 +146,7 @@ async def test_a_page_shows_how_far_a_pull_is(server: MainListener, node: PageNo
     assert (await events.pod("uid-3"))["waits_for"].startswith("main: ImagePullBackOff")
 
 
+@pytest.mark.long
 async def test_the_history_has_samples_of_all_series(server: MainListener, node: PageNode, opened: Open) -> None:
     events = await opened()
     assert (await events.next())[1]["history"]["at"] == []
@@ -282,6 +286,7 @@ async def test_the_streams_end_when_the_ports_are_handed_over(server: MainListen
     assert (await server.request("GET", "/bulkhead/events"))[0] == 503
 
 
+@pytest.mark.long
 async def test_an_event_without_a_change_shows_that_the_connection_works(
     server: MainListener, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
@@ -364,6 +369,7 @@ async def test_samples_that_cannot_be_saved_end_no_process(tmp_path: Path, monke
         assert (await server.request("GET", "/bulkhead/state"))[0] == 200
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["", "page.css", "charts.js", "state", "events"])
 async def test_all_of_it_needs_the_right_to_proxy(tmp_path: Path, path: str) -> None:
     asked: list[Attributes] = []

@@ -49,6 +49,7 @@ async def changed(server: MainListener, *names: str) -> Any:
     raise AssertionError("the stream has ended")
 
 
+@pytest.mark.long
 async def test_a_node_without_a_cluster_shows_pressure_resources_and_filesystems(server: MainListener) -> None:
     found = await state(server)
     assert [one["type"] for one in found["conditions"]] == ["MemoryPressure", "DiskPressure", "PIDPressure"]
@@ -60,6 +61,7 @@ async def test_a_node_without_a_cluster_shows_pressure_resources_and_filesystems
     assert [one["name"] for one in found["machine"]["filesystems"]] == ["nodefs", "imagefs"]
 
 
+@pytest.mark.long
 async def test_a_shutdown_of_the_machine_shows_the_pods_that_it_waits_for(server: MainListener, node: PageNode) -> None:
     groups = (ShutdownGroup(priority=0, seconds=30.0, pods=2), ShutdownGroup(priority=1000, seconds=10.0, pods=1))
     node.shutdown.put("node", NodeShutdown(in_progress=True, groups=groups, group=0))
@@ -85,6 +87,7 @@ async def test_a_node_of_a_cluster_shows_the_conditions_and_resources_that_its_n
     assert rows["cpu"] == 4 and rows["example.com/gpu"] == 2
 
 
+@pytest.mark.long
 async def test_the_rates_of_the_network_are_those_between_two_samples(server: MainListener, node: PageNode) -> None:
     page, clock = server.running.service.page.state, node.network.clock
     node.use_node()

@@ -31,6 +31,7 @@ async def get(server: Running, path: str, method: str = "GET", host: str = "") -
     return await server.get(f"http://127.0.0.1:{server.config.node_page_port}{path}", method, headers=headers)
 
 
+@pytest.mark.long
 async def test_the_page_its_state_and_stories_are_served(server: Running) -> None:
     assert "<title>" in (await get(server, "/bulkhead/"))[1]
     assert '"uid-1"' in (await get(server, "/bulkhead/state"))[1]
@@ -68,6 +69,7 @@ async def test_a_site_with_another_name_is_refused(server: Running, subtests: py
             )
 
 
+@pytest.mark.long
 async def test_names_of_this_machine_are_served_also_through_a_tunnel(
     server: Running, subtests: pytest.Subtests
 ) -> None:

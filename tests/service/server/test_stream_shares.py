@@ -89,6 +89,7 @@ async def test_a_namespace_leaves_as_many_streams_to_others_as_it_has(server: Ma
                 await asyncio.sleep(0.02)
 
 
+@pytest.mark.long
 async def test_streams_that_ended_or_failed_take_no_places(server: MainListener) -> None:
     for _ in range(9):
         assert (await server.request("GET", f"/containerLogs/{NAMESPACE}/{POD}/{CONTAINER}"))[0] == 200

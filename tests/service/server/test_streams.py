@@ -119,6 +119,7 @@ async def test_a_stream_that_has_ended_leaves_nothing_behind(server: Running) ->
             await asyncio.sleep(0)
 
 
+@pytest.mark.long
 async def test_large_data_passes_both_ways_unchanged(server: Running) -> None:
     content = bytes(range(256)) * 40_000
     async with await spdy(server, f"{EXEC}?command=cat&input=1&output=1") as peer:
@@ -173,6 +174,7 @@ async def test_the_runtimes_refusal_is_relayed(
     assert ("X-Accepted: v4" in refused.value.head) == (b"X-Accepted" in answer)
 
 
+@pytest.mark.long
 async def test_a_streaming_server_that_is_not_there(server: Running) -> None:
     server.node.cri.streaming_url = "http://127.0.0.1:1"
     text = "error dialing backend: dial tcp 127.0.0.1:1: connect: connection refused\n"

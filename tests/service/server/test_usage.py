@@ -59,6 +59,7 @@ async def summary(server: Running, query: str = "", method: str = "GET", **more:
     return found
 
 
+@pytest.mark.long
 async def test_the_summary_names_the_node_and_its_pods(server: Running) -> None:
     found = await summary(server)
     assert isinstance(found["node"], dict) and isinstance(found["pods"], list)
@@ -66,6 +67,7 @@ async def test_the_summary_names_the_node_and_its_pods(server: Running) -> None:
     assert "volume" in found["pods"][0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("query", "short"),
     [

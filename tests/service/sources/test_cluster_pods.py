@@ -208,6 +208,7 @@ async def test_a_dropped_watch_resumes_and_nothing_is_published_twice(tmp_path: 
         assert len(node.desired.history) == 5 and node.troubles() == ()
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_an_idle_node_asks_little(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:

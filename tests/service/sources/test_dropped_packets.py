@@ -19,6 +19,7 @@ async def notice(node: ClusterNode) -> None:
     assert (await node.ask("Secret", "s", fresh=True)).object is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seconds", [5.5, 7.0, 9.1, 10.9, 13.7, 40.0, 61.3, 600.0])
 @on_virtual_time
 async def test_watches_that_died_resume_from_their_versions(tmp_path: Path, seconds: float) -> None:
@@ -44,6 +45,7 @@ async def test_watches_that_died_resume_from_their_versions(tmp_path: Path, seco
         assert node.troubles() == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seconds", [0.5, 4.9, 6.0, 8.0, 13.0, 33.3, 120.0])
 @on_virtual_time
 async def test_sources_that_began_in_such_an_outage_knows_its_pods_after_it(tmp_path: Path, seconds: float) -> None:

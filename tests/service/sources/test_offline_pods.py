@@ -195,6 +195,7 @@ async def test_credentials_that_come_late_are_waited_for(tmp_path: Path, missing
         assert recorded(node) == ["db", "job", "web"]
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_objects_of_the_record_are_not_given_once_it_is_older_than_max_age(tmp_path: Path) -> None:
     async with offline_node(tmp_path, max_age=400.0) as node:

@@ -58,6 +58,7 @@ async def test_objects_that_cannot_be_read_delay_the_record_by_one_wait_together
         assert len(recorded(node)) == 15
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_change_in_an_outage_waits_for_its_end_without_taking_the_processor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -87,6 +88,7 @@ async def test_a_change_in_an_outage_waits_for_its_end_without_taking_the_proces
         assert "later" in recorded(node)
 
 
+@pytest.mark.long
 @pytest.mark.share(3)
 @pytest.mark.parametrize("code", [401, 403, 503])
 @on_virtual_time
@@ -152,6 +154,7 @@ async def test_a_rotated_secret_of_a_volumes_driver_is_recorded_anew(tmp_path: P
         assert found is not None and found["data"]["password"] == "bmV3"
 
 
+@pytest.mark.long
 @pytest.mark.share(3)
 @pytest.mark.parametrize("strategy", ["Get", "Cache", "Watch"])
 @on_virtual_time

@@ -41,6 +41,7 @@ async def minute(node: ClusterNode) -> int:
     return len(node.api.requests) - before
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_one_slow_read_lists_nothing_again(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
@@ -53,6 +54,7 @@ async def test_one_slow_read_lists_nothing_again(tmp_path: Path) -> None:
         assert (lists(node), node.asked("WATCH", "/secrets"), node.troubles()) == (before, watches, ())
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_lists_that_take_twenty_seconds_each_are_read(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
@@ -66,6 +68,7 @@ async def test_lists_that_take_twenty_seconds_each_are_read(tmp_path: Path) -> N
 REFUSALS = pytest.mark.parametrize(("code", "retry_after"), [(429, 1.0), (429, 30.0), (503, 1.0), (500, None)])
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @REFUSALS
 @on_virtual_time
@@ -81,6 +84,7 @@ async def test_two_minutes_of_refusals_cost_no_requests(tmp_path: Path, code: in
         assert (lists(node), node.troubles()) == (before, ())
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @REFUSALS
 @on_virtual_time
@@ -211,6 +215,7 @@ async def test_an_api_server_that_answers_some_and_refuses_others_is_not_asked_a
         assert node.asked("GET", "/secrets") == 10
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_in_an_outage_only_the_list_of_our_node_is_sent_and_that_rarely(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:

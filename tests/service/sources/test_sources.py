@@ -107,6 +107,7 @@ async def test_a_missing_path_is_an_empty_complete_set_and_may_appear_later(node
         assert pod_names(await node.desired.until(bool)) == ["web-node1"]
 
 
+@pytest.mark.long
 async def test_pods_are_published_before_the_set_is_called_complete(node: Node) -> None:
     node.write("a.yaml", manifest("a"))
     node.write(
@@ -240,6 +241,7 @@ async def test_the_directory_may_be_replaced_as_a_whole(node: Node, tmp_path: Pa
         await node.desired.until(lambda state: pod_names(state) == ["db-node1", "end-node1"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -197,6 +197,7 @@ async def test_a_topology_that_contradicts_a_label_keeps_its_driver_out_and_no_o
         assert stage.node["metadata"]["labels"]["topology.good.csi/zone"] == "z2"
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_an_outage_delays_the_csi_node_and_nothing_is_lost(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:

@@ -85,6 +85,7 @@ async def test_events_of_the_node_are_in_default_and_all_is_wired(tmp_path: Path
             assert event["source"] == {"component": "kubelet", "host": "n1"}
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_events_that_wait_disturb_nothing_else(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:
@@ -217,6 +218,7 @@ async def test_a_restarted_writer_publishes_new_events_under_old_keys(tmp_path: 
         assert stage.counts() == {f"m{number}": 1 for number in range(5)}
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_the_marks_are_written_at_most_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writes: list[object] = []

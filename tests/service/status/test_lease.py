@@ -16,6 +16,7 @@ from tests.service.status.node_stage import LEASE, NAME, NODE, NodeStage, node_s
 INTERVAL = 10.4
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_the_lease_belongs_to_the_node_and_is_renewed_every_ten_seconds(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:
@@ -31,6 +32,7 @@ async def test_the_lease_belongs_to_the_node_and_is_renewed_every_ten_seconds(tm
         assert max(stage.lease_ages) < INTERVAL
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_the_beat_carries_the_time_of_the_last_renewal(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:
@@ -62,6 +64,7 @@ async def test_kills_of_status_itself_leave_no_gap(tmp_path: Path) -> None:
         assert max(stage.lease_ages) < INTERVAL + 2
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_it_depends_on_no_other_process(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:
@@ -91,6 +94,7 @@ async def test_a_bug_in_the_node_status_does_not_reach_it(tmp_path: Path, monkey
         assert stage.ready()
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_slow_writes_stay_within_two_intervals(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:
@@ -153,6 +157,7 @@ async def test_after_a_conflict_one_slow_read_leaves_time_for_another_renewal(tm
         assert 30 < max(stage.lease_ages) < 40
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_step_of_the_clock_changes_no_interval(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:

@@ -83,6 +83,7 @@ async def test_a_node_that_is_not_to_be_registered_is_reported_once_it_is_regist
         assert await stage.until(stage.ready, within=10) < 2
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_deleted_node_is_registered_by_the_next_start_of_the_agent_and_by_nothing_before(
     tmp_path: Path,
@@ -191,6 +192,7 @@ async def test_unhealthy_devices_of_another_kubelet_stay_zero_after_the_agent_se
         assert (status["capacity"]["example.com/gpu"], status["allocatable"]["example.com/gpu"]) == ("8", "0")
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_an_advertised_resource_is_allocatable_and_follows_its_capacity_also_after_a_restart(
     tmp_path: Path,
@@ -254,6 +256,7 @@ async def test_ready_and_pressure_are_written_at_once_with_their_events(tmp_path
         assert stage.reasons()[-3:] == ["NodeHasDiskPressure", "NodeNotReady", "NodeReady"]
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_node_that_flaps_is_not_written_without_end(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:
@@ -306,6 +309,7 @@ async def test_idle_connections_are_dropped_from_the_second_failed_try_on(tmp_pa
         assert stage.heartbeat.connections_dropped >= 4
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_a_killed_status_never_makes_the_node_unready(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:
@@ -329,6 +333,7 @@ async def test_a_killed_status_never_makes_the_node_unready(tmp_path: Path) -> N
         assert "NodeNotReady" not in stage.reasons()
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_the_start_of_the_agent_is_recorded_once_under_one_supervisord(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from bus.messages.podsync import NodePressure
 from shared.kube import paths
 from tests.fakes.api_server import Received
@@ -25,6 +27,7 @@ def others_sent(stage: NodeStage) -> list[str]:
     return sent
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_events_and_the_csi_node_wait_for_a_heartbeat_that_is_answered(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:

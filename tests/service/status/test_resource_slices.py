@@ -159,6 +159,7 @@ async def test_no_slice_is_deleted_while_a_driver_may_be_about_to_register(tmp_p
         assert slices(stage) == {"of-gpu"}, "no process tells whether the driver has come back"
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_an_outage_and_refusals_delay_the_deletion_and_are_a_trouble_that_names_the_driver(
     tmp_path: Path,

@@ -316,6 +316,7 @@ async def test_a_report_of_the_runtime_counts_at_once_also_after_a_stop(node: No
         assert "volume" not in ready["message"]
 
 
+@pytest.mark.long
 async def test_pleg_that_stands_still_for_three_minutes_makes_the_node_not_ready(node: Node) -> None:
     async with node.ready():
         await node.live(2)

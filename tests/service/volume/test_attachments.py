@@ -52,6 +52,7 @@ async def test_a_volume_leaves_volumes_in_use_after_its_device_is_unmounted(stag
         assert not stage.is_mounted
 
 
+@pytest.mark.long
 async def test_a_restart_reports_what_is_mounted_and_mounts_after_the_next_report(stage: Stage) -> None:
     stage.node.admit("a", "v")
     async with stage.node.volume():

@@ -55,6 +55,7 @@ def take_over(node: ClaimNode, *claims: PreparedClaim) -> None:
     checkpoint_of(node).write_bytes(write_dra_state(claims))
 
 
+@pytest.mark.long
 async def test_the_checkpoint_has_the_claims_with_their_devices_and_loses_them_with_their_pods(node: ClaimNode) -> None:
     node.started_driver()
     node.put("gpu", "u", "v")
@@ -107,6 +108,7 @@ async def test_a_running_pod_of_a_go_kubelet_keeps_its_claim_without_the_api_ser
         assert driver.prepared() == {}
 
 
+@pytest.mark.long
 async def test_what_a_go_kubelet_prepared_for_a_pod_that_is_gone_is_unprepared_once_every_pod_is_known(
     node: ClaimNode,
 ) -> None:
@@ -138,6 +140,7 @@ async def test_a_claim_of_no_pod_whose_driver_is_away_is_named_in_the_log_and_la
         await node.node.until_troubles()
 
 
+@pytest.mark.long
 async def test_what_a_go_kubelet_prepared_since_the_node_was_given_back_to_it_is_taken_over_too(
     node: ClaimNode,
 ) -> None:
@@ -234,6 +237,7 @@ async def test_a_damaged_record_loses_no_claim_that_the_checkpoint_has(node: Cla
         await until(lambda: listed(node) == {})
 
 
+@pytest.mark.long
 async def test_a_checkpoint_that_cannot_be_written_is_a_trouble_and_pods_get_their_claims(
     node: ClaimNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +286,7 @@ async def test_a_stop_writes_the_checkpoint_whose_write_has_failed_before(
     assert listed(node) == {"gpu": prepared_claim("gpu", "u")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", [False, True], ids=["after a takeover", "after its specifications are lost"])
 async def test_a_driver_that_fails_to_prepare_again_leaves_the_devices_of_a_running_pod_in_the_checkpoint(
     node: ClaimNode, monkeypatch: pytest.MonkeyPatch, lost: bool

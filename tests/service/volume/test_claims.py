@@ -141,6 +141,7 @@ async def test_two_pods_share_the_volume_of_one_claim_and_each_object_is_read_on
         assert cluster.mount("b").is_symlink()
 
 
+@pytest.mark.long
 async def test_a_claim_that_is_deleted_under_a_running_pod_leaves_the_mount(cluster: ClaimCluster) -> None:
     cluster.bound("1")
     cluster.run("u")
@@ -193,6 +194,7 @@ async def test_a_pod_gets_no_claim_whose_read_began_before_the_pod_came(cluster:
         assert not cluster.mount("new").is_symlink()
 
 
+@pytest.mark.long
 async def test_a_claim_that_sources_could_not_read_is_requested_again(cluster: ClaimCluster) -> None:
     cluster.bound("1")
     cluster.errors[CLAIM] = "timed out waiting for the API server"
@@ -236,6 +238,7 @@ async def test_an_outage_is_one_warning_for_all_claims_and_one_line_at_its_end(
     assert levels == ["WARNING", "INFO"]
 
 
+@pytest.mark.long
 async def test_a_teardown_after_a_restart_needs_no_answer_of_sources(cluster: ClaimCluster) -> None:
     cluster.bound("1")
     cluster.run("u")

@@ -21,6 +21,7 @@ async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
         yield cluster
 
 
+@pytest.mark.long
 async def test_a_claim_is_staged_once_published_for_each_pod_and_taken_away_in_reverse(cluster: CsiCluster) -> None:
     cluster.bind(fsType="ext4", volumeAttributes={"size": "1"})
     async with cluster.volume():
@@ -54,6 +55,7 @@ async def test_a_claim_is_staged_once_published_for_each_pod_and_taken_away_in_r
         assert len(cluster.driver.calls("NodeUnstageVolume")) == 1
 
 
+@pytest.mark.long
 async def test_a_driver_without_staging_is_asked_to_publish_alone(cluster: CsiCluster) -> None:
     cluster.driver.capabilities = ()
     cluster.bind()
@@ -66,6 +68,7 @@ async def test_a_driver_without_staging_is_asked_to_publish_alone(cluster: CsiCl
         await cluster.until_nothing_is_left()
 
 
+@pytest.mark.long
 async def test_an_inline_volume_needs_a_csi_driver_that_takes_it(cluster: CsiCluster) -> None:
     inline = {"driver": DRIVER, "volumeAttributes": {"k": "v"}, "readOnly": True}
     async with cluster.volume():
@@ -127,6 +130,7 @@ async def test_secrets_are_passed_to_stage_and_publish(cluster: CsiCluster) -> N
         assert cluster.driver.calls("NodePublishVolume")[-1]["secrets"] == {"user": "b"}
 
 
+@pytest.mark.long
 async def test_a_driver_that_mounts_for_a_group_gets_the_fs_group(cluster: CsiCluster) -> None:
     cluster.driver.capabilities = (STAGE, MOUNT_GROUP)
     cluster.bind(fsType="ext4")
@@ -147,6 +151,7 @@ async def test_the_fs_group_is_applied_where_the_policy_asks_for_it(cluster: Csi
         assert cluster.target("a").stat().st_mode & 0o2770 == 0o2770
 
 
+@pytest.mark.long
 async def test_a_volume_waits_for_its_driver_and_goes_on_when_it_is_registered(
     cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +169,7 @@ async def test_a_volume_waits_for_its_driver_and_goes_on_when_it_is_registered(
         await cluster.until_mounted("a")
 
 
+@pytest.mark.long
 async def test_an_error_of_the_driver_is_shown_and_a_final_one_leaves_nothing(cluster: CsiCluster) -> None:
     cluster.bind()
     cluster.driver.fault("NodePublishVolume", "INVALID_ARGUMENT", times=1000)
@@ -178,6 +184,7 @@ async def test_an_error_of_the_driver_is_shown_and_a_final_one_leaves_nothing(cl
         assert cluster.driver.calls("NodeUnpublishVolume") == []
 
 
+@pytest.mark.long
 async def test_the_calls_of_a_driver_are_counted_with_their_codes(cluster: CsiCluster) -> None:
     cluster.driver.capabilities = (STAGE,)
     cluster.bind()
@@ -231,6 +238,7 @@ async def test_a_hung_driver_delays_no_other_volume(cluster: CsiCluster) -> None
     other.stop()
 
 
+@pytest.mark.long
 async def test_a_driver_that_lies_about_unpublishing_keeps_the_data_and_the_directory(cluster: CsiCluster) -> None:
     cluster.bind()
     (cluster.driver.volume("data") / "file").write_text("data")
@@ -249,6 +257,7 @@ async def test_a_driver_that_lies_about_unpublishing_keeps_the_data_and_the_dire
     assert (cluster.driver.volume("data") / "file").read_text() == "data"
 
 
+@pytest.mark.long
 @pytest.mark.share(3)
 @pytest.mark.parametrize("broken", ['{"specVolID":"pv-1"', "[" * 100_000, '{"driverName":"\\ud800"}'])
 async def test_a_record_that_is_broken_is_an_error_that_names_it(cluster: CsiCluster, broken: str) -> None:

@@ -16,6 +16,7 @@ async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
         yield cluster
 
 
+@pytest.mark.long
 async def test_a_block_volume_is_staged_once_published_for_each_pod_and_taken_away_in_reverse(
     cluster: CsiCluster,
 ) -> None:

@@ -110,6 +110,7 @@ async def test_a_claim_stays_published_when_its_driver_takes_no_such_volumes_any
         await cluster.until_nothing_is_left()
 
 
+@pytest.mark.long
 async def test_an_edit_of_the_driver_or_the_volume_publishes_no_running_volume_again(cluster: CsiCluster) -> None:
     cluster.bind(volumeAttributes={"size": "1"})
     async with cluster.volume():
@@ -130,6 +131,7 @@ async def test_an_edit_of_the_driver_or_the_volume_publishes_no_running_volume_a
         assert (shown := cluster.shown("a")) is not None and shown.state is VolumeState.MOUNTED
 
 
+@pytest.mark.long
 async def test_an_edit_that_lets_a_failing_volume_be_mounted_counts(cluster: CsiCluster) -> None:
     cluster.csi_driver(attachRequired=True)
     cluster.bind()

@@ -87,6 +87,7 @@ async def test_a_mounted_volume_grows_beside_its_pods(cluster: CsiCluster) -> No
         assert status(cluster)["allocatedResourceStatuses"] == {}
 
 
+@pytest.mark.long
 async def test_a_driver_that_mounts_for_a_group_expands_without_one(cluster: CsiCluster) -> None:
     cluster.driver.capabilities = (STAGE, EXPAND, MOUNT_GROUP)
     cluster.set_claim("2", **PENDING)
@@ -137,6 +138,7 @@ async def test_another_state_of_the_claim_asks_nothing_of_this_node(cluster: Csi
         assert (cluster.patches, cluster.driver.calls("NodeExpandVolume")) == ([], [])
 
 
+@pytest.mark.long
 async def test_a_claim_that_changed_meanwhile_is_read_again(cluster: CsiCluster) -> None:
     cluster.set_claim("2", **PENDING)
     async with cluster.volume():

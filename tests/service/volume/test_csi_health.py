@@ -67,6 +67,7 @@ async def test_adverse_conditions_are_published_as_the_driver_reports_them_until
         await until(cluster, lambda: health(cluster) == ())
 
 
+@pytest.mark.long
 async def test_no_condition_is_longer_or_more_than_the_api_server_takes(cluster: CsiCluster) -> None:
     """It would refuse the whole status of the pod. Which are left out does not depend on the driver's order."""
     reported = [(csi_pb2.DEGRADED, f"R{n:02}", "") for n in range(20)]
@@ -110,6 +111,7 @@ async def test_a_driver_without_figures_reports_health(cluster: CsiCluster) -> N
         assert (await ask(cluster)).volumes == ()
 
 
+@pytest.mark.long
 async def test_after_a_restart_of_volume_the_health_is_read_again(cluster: CsiCluster) -> None:
     cluster.driver.health = [(csi_pb2.DEGRADED, "HighLatency", "")]
     for _ in range(2):
@@ -129,6 +131,7 @@ async def test_a_driver_without_the_capability_reports_that_there_is_no_adverse_
         await until(cluster, lambda: health(cluster) == ())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("gates", "release", "capability"),
     [({}, "1.37", HEALTH), (GATE, "1.36", HEALTH), (GATE, "1.37", "VOLUME_CONDITION")],

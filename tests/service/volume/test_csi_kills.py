@@ -24,6 +24,7 @@ async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
         yield cluster
 
 
+@pytest.mark.long
 @pytest.mark.share(5)
 @pytest.mark.parametrize("block", [False, True])
 @pytest.mark.parametrize("point", POINTS)

@@ -97,6 +97,7 @@ async def test_the_count_is_read_again_each_period_that_the_driver_has(
         await until_count(cluster, 5)
 
 
+@pytest.mark.long
 async def test_a_period_that_is_added_later_counts(cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csi_volume, "MIN_PERIOD_SECONDS", 1)
     async with cluster.volume():

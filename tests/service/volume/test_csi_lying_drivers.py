@@ -87,6 +87,7 @@ async def test_an_answer_that_is_no_answer_leaves_nothing_behind(cluster: CsiClu
         await cluster.until_nothing_is_left()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fault, text",
     [

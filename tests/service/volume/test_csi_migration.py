@@ -127,6 +127,7 @@ async def test_a_share_of_azure_is_staged_with_the_secret_of_the_pods_namespace(
         assert staged["volume_capability"]["access_mode"] == {"mode": "MULTI_NODE_MULTI_WRITER"}
 
 
+@pytest.mark.long
 async def test_a_volume_whose_driver_is_not_installed_has_one_event_that_names_the_driver(
     cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def record(cluster: CsiCluster, pattern: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.long
 async def test_the_volume_is_staged_and_published_with_the_label_and_not_relabelled(cluster: CsiCluster) -> None:
     async with cluster.volume():
         run(cluster, "a")

@@ -103,6 +103,7 @@ async def test_a_damaged_volume_is_an_event_and_a_figure_with_the_gate(cluster: 
         assert [each.abnormal for each in shown] == [None]
 
 
+@pytest.mark.long
 async def test_a_condition_counts_only_from_a_driver_that_reports_conditions(cluster: CsiCluster) -> None:
     cluster.driver.condition = csi_pb2.VolumeCondition(abnormal=True, message="bad")
     async with cluster.volume(gates={"CSIVolumeHealth": True}, release="1.36"):

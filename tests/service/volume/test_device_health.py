@@ -47,6 +47,7 @@ async def test_the_health_of_a_device_is_published_with_the_message_of_the_drive
         assert set(driver.versions()) == {V1, used}
 
 
+@pytest.mark.long
 async def test_a_driver_without_reports_has_no_health_and_a_device_that_it_does_not_name_is_unknown(
     node: ClaimNode,
 ) -> None:

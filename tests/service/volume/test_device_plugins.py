@@ -302,6 +302,7 @@ async def test_a_plugin_that_sends_every_millisecond_is_published_a_few_times_an
         await plugins.until(lambda gpu: healthy(gpu) == ["newest"])
 
 
+@pytest.mark.long
 async def test_a_plugin_that_registers_twice_is_followed_at_its_newest_socket_without_a_time_between(
     plugins: Plugins,
 ) -> None:

@@ -163,6 +163,7 @@ async def test_a_plugin_that_hangs_is_called_a_few_times_and_delays_no_other(plu
         await asyncio.gather(*hanging, return_exceptions=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("method", "limit"),
     [

@@ -58,6 +58,7 @@ async def test_a_device_is_mounted_before_the_first_pod_and_unmounted_after_the_
     assert list((node.root / "plugins" / "kubernetes.io" / "disk").iterdir()) == []
 
 
+@pytest.mark.long
 async def test_a_device_that_cannot_be_mounted_is_an_event_of_its_pod(node: Node) -> None:
     (node.root / "disks" / "data").rmdir()
     node.admit("a", "v")
@@ -70,6 +71,7 @@ async def test_a_device_that_cannot_be_mounted_is_an_event_of_its_pod(node: Node
         await node.mounted.until(lambda _: mounted(node, "a"))
 
 
+@pytest.mark.long
 async def test_devices_of_a_driver_that_hangs_stop_no_device_of_another(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

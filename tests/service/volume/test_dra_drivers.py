@@ -42,6 +42,7 @@ async def until_answered(driver: DraDriver) -> tuple[bool, str]:
     return driver.statuses[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("services", "used"),
     [
@@ -92,6 +93,7 @@ async def test_a_driver_that_cannot_be_used_receives_the_reason(
         driver.stop()
 
 
+@pytest.mark.long
 async def test_the_socket_that_registered_last_is_used_until_it_is_gone(node: Node) -> None:
     old, new = (
         DraDriver(node.root, GPU, services=(V1BETA1,), socket="z.sock"),

@@ -55,6 +55,7 @@ async def test_the_default_service_account_volume(cluster: Cluster) -> None:
     assert not cluster.events.state
 
 
+@pytest.mark.long
 async def test_a_changed_object_is_shown_at_once_and_only_its_volumes_are_asked_for(cluster: Cluster) -> None:
     cluster.admit("u", "access", "key")
     async with cluster.volume():
@@ -123,6 +124,7 @@ async def test_a_refresh_that_fails_is_an_event_and_leaves_the_volume_as_it_is(c
     assert cluster.read("u", "key") == {"password": "hunter2"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "error",
     [
@@ -303,6 +305,7 @@ async def test_a_first_token_that_is_not_issued_is_an_error(cluster: Cluster) ->
     )
 
 
+@pytest.mark.long
 async def test_a_token_is_requested_again_in_silence_while_the_api_server_does_not_know_the_pod_yet(
     cluster: Cluster,
 ) -> None:

@@ -124,6 +124,7 @@ async def mount_and_unmount(node: Node, monkeypatch: pytest.MonkeyPatch, step: s
                 await asyncio.sleep(0)
 
 
+@pytest.mark.long
 async def test_a_volume_of_a_driver_that_attaches_is_mounted_once_the_node_names_it_as_attached(
     node: Node, stage: Stage
 ) -> None:

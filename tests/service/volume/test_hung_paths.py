@@ -82,6 +82,7 @@ def mounted(node: Node, uid: str) -> bool:
     return shown is not None and all(v.state is VolumeState.MOUNTED for v in shown.volumes.values())
 
 
+@pytest.mark.long
 async def test_paths_that_hang_are_named_and_stop_no_other_volume(node: Node, dead: DeadServer) -> None:
     for number in range(HUNG):
         node.volumes.append({"name": f"nfs-{number}", "hostPath": {"path": f"/dead/{number}", "type": "Directory"}})

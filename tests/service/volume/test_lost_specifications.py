@@ -56,6 +56,7 @@ async def test_they_are_missed_at_the_next_start_too_and_a_pod_waits_while_the_d
         await node.until_prepared("u")
 
 
+@pytest.mark.long
 async def test_a_further_pod_gets_a_shared_claim_only_with_its_specifications(node: ClaimNode) -> None:
     driver = node.started_driver(specified=True)
     node.put("gpu", "u", "v")
@@ -68,6 +69,7 @@ async def test_a_further_pod_gets_a_shared_claim_only_with_its_specifications(no
         assert list(driver.cdi.iterdir()) != [] and driver.calls(PREPARE) == [["gpu"], ["gpu"]]
 
 
+@pytest.mark.long
 async def test_a_driver_whose_specifications_the_runtime_reads_elsewhere_is_called_once(
     node: ClaimNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,7 @@ async def test_long_removals_take_turns_with_the_others(node: Node, monkeypatch:
             await node.until_gone(uid)
 
 
+@pytest.mark.long
 async def test_removals_that_hang_are_named_and_stop_no_other(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     answers, perform = threading.Event(), PluginCalls.perform
 

@@ -127,6 +127,7 @@ async def test_a_socket_in_a_directory_below_counts_and_a_hidden_one_does_not(pl
         assert hidden.statuses == []
 
 
+@pytest.mark.long
 async def test_a_replaced_socket_is_registered_again_without_a_time_between(plugins: Plugins) -> None:
     async with plugins.node.volume():
         first = plugins.driver()
@@ -140,6 +141,7 @@ async def test_a_replaced_socket_is_registered_again_without_a_time_between(plug
     assert not any(isinstance(change, Deleted) for change in plugins.stream.changes)
 
 
+@pytest.mark.long
 async def test_a_driver_registered_by_a_killed_process_is_published_by_the_next_one(plugins: Plugins) -> None:
     driver = plugins.driver()
     driver.start()

@@ -121,6 +121,7 @@ async def test_a_restart_keeps_the_files_until_another_certificate_is_issued(clu
         assert cluster.read("u", "identity")["key.pem"] != before["key.pem"]
 
 
+@pytest.mark.long
 async def test_a_certificate_that_is_due_is_renewed(cluster: Signing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_certificates, "JITTER_SECONDS", 0.0)
     monkeypatch.setattr(pod_certificates, "LOOK_SECONDS", 1.0)

@@ -52,6 +52,7 @@ async def test_after_a_kill_the_files_are_mounted_before_anyone_answers(cluster:
         assert cluster.read("u", "cfg") == {"key": "old"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["changed", "emptied by a power cut"])
 async def test_after_a_reboot_the_files_are_mounted_once_they_are_those_of_the_object(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, what: str

@@ -49,6 +49,7 @@ async def test_a_prepared_claim_stays_through_a_restart_without_driver_and_api_s
     assert driver.calls(PREPARE) == [["gpu"]] and node.read["gpu"] == 1
 
 
+@pytest.mark.long
 async def test_after_a_boot_claims_are_prepared_again_without_the_api_server(
     node: ClaimNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +67,7 @@ async def test_after_a_boot_claims_are_prepared_again_without_the_api_server(
     assert len(driver.calls(PREPARE)) == 2
 
 
+@pytest.mark.long
 async def test_after_a_boot_a_pod_waits_for_its_driver(node: ClaimNode, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = node.started_driver()
     await prepared(node, "gpu")
@@ -237,6 +239,7 @@ async def test_a_claim_is_published_as_prepared_only_once_the_record_has_it_so(
         assert driver.calls(PREPARE) == [["gpu"]]
 
 
+@pytest.mark.long
 async def test_a_pod_that_is_ending_after_a_restart_keeps_its_claim_and_gets_no_other(node: ClaimNode) -> None:
     driver = node.started_driver()
     await prepared(node, "gpu")

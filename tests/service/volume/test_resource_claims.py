@@ -58,6 +58,7 @@ async def test_a_driver_is_called_once_for_all_claims_of_a_pod_and_each_driver_f
         assert nic.calls(PREPARE) == [["b"]] and nic.versions() == [V1BETA1] and gpu.versions() == [V1]
 
 
+@pytest.mark.long
 async def test_claims_are_unprepared_once_the_containers_are_gone_and_not_while_they_end(node: ClaimNode) -> None:
     driver = node.started_driver()
     node.put("gpu", "u")
@@ -90,6 +91,7 @@ async def test_a_shared_claim_is_prepared_once_and_unprepared_after_its_last_pod
         assert (driver.calls(UNPREPARE), driver.prepared()) == ([["gpu"]], {})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -173,6 +175,7 @@ async def test_a_claim_made_again_under_its_name_waits_until_the_old_one_is_unpr
         assert driver.prepared() == {"second": "gpu"}
 
 
+@pytest.mark.long
 async def test_a_claim_that_is_deleted_or_reserved_for_others_stays_with_a_pod_that_has_it(node: ClaimNode) -> None:
     driver = node.started_driver()
     node.put("gpu", "u")

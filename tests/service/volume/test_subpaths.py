@@ -98,6 +98,7 @@ async def test_what_was_not_released_is_unmounted_before_the_volume(node: Node) 
         await node.until_gone("u")
 
 
+@pytest.mark.long
 async def test_the_subpaths_of_an_unknown_pod_are_unmounted(node: Node) -> None:
     node.admit("u", "cache")
     async with node.volume():

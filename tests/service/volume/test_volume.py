@@ -108,6 +108,7 @@ async def test_a_turn_without_a_change_looks_at_no_pod(node: Node, monkeypatch: 
     assert len(looked_at) > before
 
 
+@pytest.mark.long
 async def test_a_failing_mount_is_an_error_and_an_event_until_it_succeeds(node: Node) -> None:
     node.admit("u", "host")
     text = f'MountVolume.SetUp failed for volume "host" : hostPath type check failed: {node.host} is not a directory'
@@ -153,6 +154,7 @@ async def test_what_a_dead_pod_left_is_removed_once_the_list_is_complete_and_not
         await node.until_gone("dead")
 
 
+@pytest.mark.long
 async def test_what_is_mounted_is_published_before_the_stream_is_complete(node: Node) -> None:
     node.empty_dir("found", "cache").mkdir(parents=True)
     async with node.volume():

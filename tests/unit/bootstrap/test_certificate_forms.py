@@ -48,6 +48,7 @@ def test_a_request_has_subject_names_and_a_key_of_its_own() -> None:
     assert "PRIVATE" not in repr(made)
 
 
+@pytest.mark.long
 def test_a_key_is_used_again_whatever_stands_around_it() -> None:
     first = FORMS.make(CLIENT)
     again = FORMS.make(CLIENT, PAIR.certificate.decode() + "junk\n" + first.key)

@@ -50,6 +50,7 @@ def step(checkpoints: Checkpoints, in_force: InForce = LOCAL, **more: Any) -> St
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("given", "more", "expected"),
     [
@@ -135,6 +136,7 @@ CHECKPOINTS = st.builds(
 )
 
 
+@pytest.mark.long
 @given(
     checkpoints=CHECKPOINTS,
     active=SOURCES,

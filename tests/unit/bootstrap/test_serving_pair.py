@@ -49,6 +49,7 @@ def write(directory: Path, pem: tuple[bytes, bytes]) -> None:
     (directory / "kubelet.key").write_bytes(pem[1])
 
 
+@pytest.mark.long
 def test_the_made_certificate_is_the_kubelets(pem: tuple[bytes, bytes]) -> None:
     leaf, ca = x509.load_pem_x509_certificates(pem[0])
     name = leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
@@ -116,6 +117,7 @@ def test_a_file_that_was_touched_after_the_pair_was_made_is_known(tmp_path: Path
     assert not made.is_still_made(key)
 
 
+@pytest.mark.long
 def test_an_expired_pair_is_used_as_it_is(tmp_path: Path) -> None:
     write(tmp_path, make_self_signed("other", datetime(2001, 1, 1, tzinfo=UTC)))
     before = (tmp_path / "kubelet.crt").read_bytes()

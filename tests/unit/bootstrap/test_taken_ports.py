@@ -32,6 +32,7 @@ def test_a_taken_port_names_its_process(taken: int) -> None:
     assert remarks == []
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken_over_ipv6_is_taken_for_the_default_address() -> None:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as listener:
         port = listener.getsockname()[1]
@@ -43,6 +44,7 @@ def test_our_own_server_may_have_it(taken: int) -> None:
     assert find_taken(config(read_only_port=taken), os.getpid) == ([], [])
 
 
+@pytest.mark.long
 def test_a_taken_health_port_is_a_remark_only(taken: int) -> None:
     problems, [remark] = find_taken(config(healthz_port=taken), no_server)
     assert problems == []
@@ -71,6 +73,7 @@ def test_who_the_server_is_is_asked_after_the_port_was_found_taken(taken: int) -
     assert find_taken(address_not_ours, server) == ([], []) and len(asked) == 1
 
 
+@pytest.mark.long
 def test_a_server_restarted_between_the_two_questions_is_no_stranger(taken: int) -> None:
     holders = iter((1, os.getpid()))
     assert find_taken(config(port=taken, enable_server=True), lambda: next(holders)) == ([], [])

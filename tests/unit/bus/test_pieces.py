@@ -14,6 +14,7 @@ def update(number: int, size: int) -> Update:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [0, MAX_PIECE_BYTES, MAX_PIECE_BYTES + 1, 5 * MAX_PIECE_BYTES, MAX_MESSAGE_BYTES])
 def test_pieces_are_small_and_join_to_the_update(size: int) -> None:
     pieces, joiner = list(cut(write_update(update(7, size)))), Joiner()

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -116,6 +117,7 @@ class World:
             self.take(self.replica.snapshot(self.ledger.snapshot(), self.now))
 
 
+@pytest.mark.long
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(STEPS, max_size=60), FATES)
 def test_one_good_round_leaves_the_follower_equal_to_its_owner(steps: list[Step], fates: list[tuple[int, int]]) -> None:
@@ -132,6 +134,7 @@ def test_one_good_round_leaves_the_follower_equal_to_its_owner(steps: list[Step]
         assert follower == owner
 
 
+@pytest.mark.long
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(STEPS, max_size=60), FATES)
 def test_a_restarted_owner_that_is_never_complete_deletes_nothing_it_did_not_list(

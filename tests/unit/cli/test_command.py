@@ -66,6 +66,7 @@ def test_a_file_alone_is_the_configuration(tmp_path: Path, command: str) -> None
     assert found.output == config(command, flag, "--v=2", "-o", "json").output
 
 
+@pytest.mark.long
 def test_drop_ins_flags_and_the_kubeconfig_that_were_checked_are_named(tmp_path: Path) -> None:
     drop_ins = tmp_path / "drop-ins"
     drop_ins.mkdir()
@@ -94,6 +95,7 @@ def test_a_bad_configuration_exits_one_with_all_problems_and_what_stands_there(t
     ]
 
 
+@pytest.mark.long
 def test_problems_are_readable_by_programs(tmp_path: Path) -> None:
     [note, bad] = findings(tmp_path, GOOD + "prt: 1\n")
     assert bad == {
@@ -193,6 +195,7 @@ def test_the_flags_are_listed_with_their_keys() -> None:
 LOCAL = "--address=127.0.0.1"  # flags alone on every address are an error: access without credentials
 
 
+@pytest.mark.long
 def test_a_server_that_lets_every_host_in_fails_the_check_and_a_local_one_does_not() -> None:
     result = config("check", "--v=1")
     assert result.exit_code == 1
@@ -213,6 +216,7 @@ def test_another_root_directory_is_noted_where_pods_of_a_cluster_expect_the_usua
     assert "--root-dir" not in config("check", LOCAL, other).output
 
 
+@pytest.mark.long
 def test_the_kubeconfig_is_checked_too_and_its_plugin_left_alone(tmp_path: Path) -> None:
     file = write(tmp_path / "kubelet.conf", kubeconfig(plugin(tmp_path / "get", f"touch {tmp_path}/ran")))
     result = config("check", f"--kubeconfig={file}", LOCAL)
@@ -235,6 +239,7 @@ def test_an_absent_ca_and_an_absent_serving_pair_are_problems_with_their_place(t
     assert found[1]["message"].startswith("/none/a.crt does not exist")
 
 
+@pytest.mark.long
 def test_a_serving_pair_that_the_agent_makes_may_be_absent_and_is_not_made(tmp_path: Path) -> None:
     directory = tmp_path / "pki"
     assert config("check", f"--cert-dir={directory}", LOCAL).exit_code == 0

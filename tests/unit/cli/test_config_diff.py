@@ -44,6 +44,7 @@ def test_each_value_that_differs_is_shown_with_its_origins_and_services(home: Pa
     assert "\na reload restarts podsync, pleg, status; pods may be evicted for evictionHard" in answer.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("old", "new", "name", "effect", "end"),
     [

@@ -173,6 +173,7 @@ def bomb(first: str, level: str) -> str:
     return "\n".join([first, *levels])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [
@@ -298,6 +299,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=examples(60))
 @given(st.dictionaries(st.sampled_from([*SCHEMA, "Port", "x"]), _JSON, max_size=5), st.booleans())
 def test_no_structure_makes_the_decoder_fail(data: dict[str, Any], any_case: bool) -> None:

@@ -199,6 +199,7 @@ ARGUMENTS = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=examples(250), deadline=None)
 @given(ARGUMENTS)
 def test_no_command_line_gives_anything_but_flags_or_one_line(arguments: list[str]) -> None:
@@ -212,9 +213,10 @@ def test_no_command_line_gives_anything_but_flags_or_one_line(arguments: list[st
     assert all(line.isprintable() for line in flag_lines(flags))
 
 
+@pytest.mark.long
 @settings(max_examples=examples(250), deadline=None)
 @given(
     st.sampled_from(sorted(FLAGS)), st.text(st.sampled_from('abz019.-+=<,:;"\\ \n_%xeGiKmsNoSchedule/*é'), max_size=30)
 )
 def test_no_value_gives_anything_but_flags_or_one_line(name: str, text: str) -> None:
-    test_no_command_line_gives_anything_but_flags_or_one_line.hypothesis.inner_test([f"--{name}={text}"])  # type: ignore[attr-defined]
+    test_no_command_line_gives_anything_but_flags_or_one_line.hypothesis.inner_test([f"--{name}={text}"])

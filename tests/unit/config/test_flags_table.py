@@ -156,6 +156,7 @@ def test_a_bad_value_gives_the_message_that_is_known(subtests: pytest.Subtests) 
                 assert ("<masked>" in line) is flag.secret
 
 
+@pytest.mark.long
 def test_a_default_is_a_value_of_the_flag(subtests: pytest.Subtests) -> None:
     for flag in VALUED:
         with subtests.test(flag.name):

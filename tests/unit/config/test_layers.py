@@ -133,6 +133,7 @@ def flagged(layers: Layers, *arguments: str) -> Layers:
     return layers
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @EVERY_FIELD
 def test_what_is_not_given_has_the_default_of_the_table(field: Field) -> None:
@@ -145,6 +146,7 @@ def test_what_is_not_given_has_the_default_of_the_table(field: Field) -> None:
     assert value_of(layers.data, field.key) == plain(wanted)
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @EVERY_FIELD
 def test_each_field_can_be_given_in_the_file(field: Field) -> None:
@@ -155,6 +157,7 @@ def test_each_field_can_be_given_in_the_file(field: Field) -> None:
     assert layers.given_keys() == [field.key]
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @EVERY_FIELD
 def test_each_field_can_be_given_in_a_drop_in_which_wins_over_the_file(field: Field) -> None:
@@ -167,6 +170,7 @@ def test_each_field_can_be_given_in_a_drop_in_which_wins_over_the_file(field: Fi
         assert Origin(Layer.DROP_IN, "/c/1.conf:1:1") in where
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @pytest.mark.parametrize("field", [field for field in FIELDS if field.flag], ids=lambda field: field.key)
 def test_each_flag_wins_over_everything(field: Field) -> None:
@@ -180,6 +184,7 @@ def test_each_flag_wins_over_everything(field: Field) -> None:
         assert layers.places[field.key] == f"--{field.flag}"
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @EVERY_FIELD
 def test_an_explicit_zero_is_kept_or_is_the_default_by_the_table(field: Field) -> None:
@@ -193,6 +198,7 @@ def test_an_explicit_zero_is_kept_or_is_the_default_by_the_table(field: Field) -
         assert reason == "/d/k.yaml:1:1"
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @EVERY_FIELD
 def test_null_in_a_drop_in_brings_back_the_default_of_the_file(field: Field) -> None:

@@ -124,6 +124,7 @@ def test_a_key_is_as_in_the_reference(subtests: pytest.Subtests) -> None:
             assert_same(found, wanted)
 
 
+@pytest.mark.long
 def test_a_flag_is_as_in_the_reference(subtests: pytest.Subtests) -> None:
     for row in REFERENCE_FLAGS:
         with subtests.test(row["flag"]):

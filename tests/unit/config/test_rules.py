@@ -72,6 +72,7 @@ def is_reported(key: str, lines: list[str]) -> bool:
     return any(line.startswith(f"{key}: is ") and "must be " in line for line in lines)
 
 
+@pytest.mark.long
 def test_a_range_holds_its_limits_and_refuses_what_is_next_to_them(subtests: pytest.Subtests) -> None:
     for field, value, good in range_cases():
         with subtests.test(f"{field.key}={value}"):
@@ -253,6 +254,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     return {field.key: draw(well_typed(field.schema)) for field in fields}
 
 
+@pytest.mark.long
 @settings(max_examples=examples(150), deadline=None)
 @given(documents(), st.booleans())
 def test_no_well_typed_document_breaks_the_rules_themselves(changes: dict[str, Any], gates: bool) -> None:

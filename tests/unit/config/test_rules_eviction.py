@@ -12,6 +12,7 @@ THRESHOLDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", [HARD, SOFT])
 @pytest.mark.parametrize(("text", "good"), THRESHOLDS)
 def test_a_threshold_is_a_percentage_or_above_nothing(key: str, text: str | None, good: bool) -> None:

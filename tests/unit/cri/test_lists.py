@@ -49,6 +49,7 @@ async def client(served: ListServer) -> AsyncIterator[CriRuntime]:
     await runtime.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", [1, 2, 100])
 async def test_each_list_is_the_same_as_a_stream(served: ListServer, batch: int) -> None:
     """Whether a part has one entry or many."""

@@ -71,6 +71,7 @@ async def test_a_task_that_is_not_there_is_ended(tmp_path: Path) -> None:
     assert len(await ended(tmp_path, {"Delete": NOT_FOUND})) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("refusal", [RUNS, grpc.StatusCode.UNKNOWN])
 @pytest.mark.parametrize("code", ["", NOT_FOUND, RUNS])
 async def test_one_that_cannot_be_deleted_is_killed_waited_for_and_then_deleted(

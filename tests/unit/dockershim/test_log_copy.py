@@ -61,6 +61,7 @@ def test_lines_and_parts_of_long_lines_arrive_in_order(tmp_path: Path) -> None:
     assert texts_of(target) == texts
 
 
+@pytest.mark.long
 def test_a_copy_that_is_begun_again_at_any_byte_has_each_line_once(tmp_path: Path) -> None:
     source, target = tmp_path / "d.log", tmp_path / "0.log"
     texts = ["x" * length for length in (1, 20, 5 * ENTRY_BYTES + 3, 0, 7, 2 * ENTRY_BYTES, 1)]
@@ -293,6 +294,7 @@ def test_a_line_of_16_mib_arrives_whole_also_when_the_copy_and_the_log_are_cut_w
     assert texts_of(target) == texts
 
 
+@pytest.mark.long
 def test_a_log_that_grows_while_it_is_copied_is_copied_in_pieces_so_that_others_get_their_turn(tmp_path: Path) -> None:
     source, target = tmp_path / "d.log", tmp_path / "0.log"
     entry = at("12:00:01", "x" * ENTRY_BYTES)

@@ -143,6 +143,7 @@ def test_names_that_are_not_utf8_and_names_like_our_own_are_removed(tmp_path: Pa
     assert not victim.exists()
 
 
+@pytest.mark.long
 def test_few_descriptors_are_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "victim" / "/".join(["d"] * 200)).mkdir(parents=True)
     before, most = len(list(Path("/proc/self/fd").iterdir())), 0

@@ -105,6 +105,7 @@ async def test_a_free_lock_is_taken_with_and_without_a_supervisord(machine: Mach
         lock.release()
 
 
+@pytest.mark.long
 async def test_a_process_whose_supervisord_has_ended_takes_nothing_over(machine: Machine) -> None:
     supervisord, generation = machine.supervisord()
     end(supervisord)
@@ -115,6 +116,7 @@ async def test_a_process_whose_supervisord_has_ended_takes_nothing_over(machine:
     assert not lock.held and orphan.poll() is None
 
 
+@pytest.mark.long
 async def test_an_orphan_hands_over(machine: Machine) -> None:
     orphan, (_, generation) = machine.orphan(), machine.supervisord()
     lock = machine.lock(generation)
@@ -124,12 +126,14 @@ async def test_an_orphan_hands_over(machine: Machine) -> None:
     assert held == Holder(os.getpid(), identity_of(os.getpid()), generation)
 
 
+@pytest.mark.long
 async def test_an_orphan_that_does_not_hand_over_in_time_is_killed(machine: Machine) -> None:
     orphan, (_, generation) = machine.orphan("ignore"), machine.supervisord()
     assert await acquire_lock(machine.lock(generation), generation, 0.1)
     assert orphan.wait(WAIT_SECONDS) == -signal.SIGKILL
 
 
+@pytest.mark.long
 async def test_an_orphan_that_releases_the_lock_goes_on(machine: Machine) -> None:
     orphan = machine.orphan("release")
     for _ in range(3):  # a second and a third successor leave it alone
@@ -141,6 +145,7 @@ async def test_an_orphan_that_releases_the_lock_goes_on(machine: Machine) -> Non
     assert orphan.poll() is None
 
 
+@pytest.mark.long
 async def test_a_stopped_orphan_is_replaced(machine: Machine) -> None:
     orphan, (_, generation) = machine.orphan("release"), machine.supervisord()
     orphan.send_signal(signal.SIGSTOP)

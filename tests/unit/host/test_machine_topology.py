@@ -15,6 +15,7 @@ from tests.support.machines.numa import GIB, MACHINES, NumaMachine, put
 CPUS, NODES = Path("sys/devices/system/cpu"), Path("sys/devices/system/node")
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @pytest.mark.parametrize("name", MACHINES)
 def test_each_machine_is_read_as_it_is(tmp_path: Path, name: str) -> None:

@@ -115,6 +115,7 @@ async def test_a_status_body_becomes_the_error(tmp_path: Path) -> None:
     assert (error.details["name"], error.retry_after) == ("a", 2.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("code", "body", "message", "reason"),
     [
@@ -366,6 +367,7 @@ async def test_requests_of_the_client_behind_wait_for_those_of_the_one_before(tm
     assert before <= 20  # of 100; a slow machine lets more of them pass before the patch is requested
 
 
+@pytest.mark.long
 async def test_requests_are_counted_by_code_and_timed(tmp_path: Path) -> None:
     metrics = Registry()
     async with serving() as server, client_of(tmp_path, metrics=metrics) as client:

@@ -65,6 +65,7 @@ async def test_all_watches_of_a_process_share_a_connection_that_is_dialled_once(
         await until(server.connections[0].closed.is_set)
 
 
+@pytest.mark.long
 async def test_events_come_in_whatever_pieces_and_the_end_is_an_end(tmp_path: Path) -> None:
     async with watching(tmp_path, 1) as (server, [watch]):
         asked = server.asked[0]
@@ -113,6 +114,7 @@ async def test_a_refused_watch_and_its_reason(tmp_path: Path) -> None:
         assert caught.value.retry_after == 30
 
 
+@pytest.mark.long
 async def test_a_full_connection_gets_a_second_one_beside_it(tmp_path: Path) -> None:
     async with watching(tmp_path, 25, streams=10) as (server, watches):
         assert sorted(len(connection.asked) for connection in server.connections) == [5, 10, 10]
@@ -180,6 +182,7 @@ async def test_a_reset_ends_one_watch_and_a_refused_stream_is_opened_again(tmp_p
                 assert not busy.value.is_outage, "the server has too much to do, and the network works"
 
 
+@pytest.mark.long
 async def test_a_cut_connection_breaks_its_watches_and_what_is_not_answered_is_sent_again(tmp_path: Path) -> None:
     async with watching(tmp_path, 2) as (server, watches), client_of(tmp_path) as client:
         server.asked[0].send(event("a"))

@@ -27,6 +27,7 @@ def _broken_pipe() -> tuple[int, int]:
     return write, write
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [_full_pipe, _broken_pipe, lambda: (os.open("/dev/full", os.O_WRONLY),) * 2])
 def test_a_missing_reader_is_no_reason_to_stop_or_to_fail(make: object) -> None:
     opened = make()  # type: ignore[operator]

@@ -140,6 +140,7 @@ MESSAGES = st.builds(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=examples(60), deadline=None)
 @given(SURROGATES | MESSAGES)
 def test_anything_is_one_record_of_text(message: str) -> None:

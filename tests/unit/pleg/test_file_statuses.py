@@ -156,6 +156,7 @@ def test_the_trees_of_a_pod_share_the_places_for_parts_that_are_left_for_later(t
         assert (descriptors(), places.free) == (before, MAX_ASIDE_PARTS)
 
 
+@pytest.mark.long
 def test_a_level_of_a_deep_tree_takes_little_memory(tmp_path: Path) -> None:
     (chain := Chain(tmp_path)).extend(levels := 500)
     chain.close()

@@ -274,6 +274,7 @@ async def test_an_answer_without_end_is_broken_off_while_the_loop_stays_free(
         assert sent < 16 << 20, "the server could go on sending"
 
 
+@pytest.mark.long
 @on_both_loops
 async def test_many_interim_answers_and_small_chunks_within_the_limits_are_read() -> None:
     interim = b"HTTP/1.1 102 Processing\r\n\r\n" * 2000
@@ -376,6 +377,7 @@ async def test_ipv6() -> None:
     await serve.__aexit__(None, None, None)
 
 
+@pytest.mark.long
 @on_both_loops
 async def test_tls_is_not_verified(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

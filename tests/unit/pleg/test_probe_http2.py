@@ -98,6 +98,7 @@ async def test_a_status_decides_and_a_redirect_is_followed(tls: ssl.SSLContext) 
     assert [request[":path"] for request in asked] == ["/x?y=1", "/there"]
 
 
+@pytest.mark.long
 async def test_of_a_long_body_no_more_is_read_than_shown(tls: ssl.SSLContext) -> None:
     pieces = frame(Frame.DATA, 0, b"x" * 8000) * 2  # and never an end
     async with serving(tls, answer("200", pieces)) as (port, _):

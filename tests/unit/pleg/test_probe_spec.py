@@ -118,6 +118,7 @@ json = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(json, json, json)
 @example({"exec": {"command": True}}, None, None)
 def test_no_spec_is_odd_enough_to_raise(handler: Any, env: Any, ports: Any) -> None:

@@ -285,6 +285,7 @@ happenings = st.one_of(
 )
 
 
+@pytest.mark.long
 @given(
     kind=st.sampled_from(list(ProbeKind)),
     failures=st.integers(1, 4),

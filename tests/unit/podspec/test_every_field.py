@@ -139,6 +139,7 @@ def test_a_field_of_a_static_pod(path: Path, shape: Any) -> None:
             raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @pytest.mark.parametrize(("path", "shape"), SHARED_OUT)
 def test_a_field_of_an_api_pod_whatever_the_api_server_let_through(path: Path, shape: Any) -> None:

@@ -332,6 +332,7 @@ CONTAINER_FIELDS = st.sampled_from(
 )
 
 
+@pytest.mark.long
 @given(FIELDS, JSON, CONTAINER_FIELDS, JSON)
 def test_no_manifest_raises_anything_but_invalid_pod(field: str, value: Any, inner: str, other: Any) -> None:
     document = manifest(**{field: value})

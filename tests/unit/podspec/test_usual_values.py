@@ -18,6 +18,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(JSON, st.booleans())
 def test_a_usual_copy_is_the_plain_copy(value: Any, nul: bool) -> None:
     try:

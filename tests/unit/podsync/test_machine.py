@@ -283,6 +283,7 @@ def test_no_edge_leads_back() -> None:
         moved(tracked, PodState.SYNC)
 
 
+@pytest.mark.long
 @pytest.mark.share(3)
 @pytest.mark.parametrize("only_urgent", [False, True])
 @pytest.mark.parametrize("listed", [False, True])

@@ -74,6 +74,7 @@ def test_after_an_outage_a_sidecar_is_stopped_with_its_whole_grace_period(failin
     assert play.statuses["u1"].status["phase"] == "Succeeded"
 
 
+@pytest.mark.long
 def test_the_image_of_another_container_that_cannot_be_pulled_shortens_no_grace_period() -> None:
     play = Play(fail_always={"PullImage": ("Unknown", "not found")})
     containers = [a_container("c", lifecycle=FLUSH), a_container("d", image="absent:1")]

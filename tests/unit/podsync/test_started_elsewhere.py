@@ -99,6 +99,7 @@ def test_the_static_pod_of_another_agent_ends_before_ours_starts_while_the_api_s
     assert not play.doubled
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("listed", [False, True])
 @pytest.mark.parametrize("step", every_step(40))
 def test_a_kill_at_any_step_of_that_doubles_nothing(step: int, listed: bool) -> None:
@@ -126,6 +127,7 @@ def test_a_pod_of_another_source_is_not_ended_before_every_source_is_complete(so
     assert play.running("old") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("listed", [False, True])
 @pytest.mark.parametrize("step", every_step(54))
 def test_a_kill_at_any_step_of_it_doubles_nothing(step: int, listed: bool) -> None:
@@ -166,6 +168,7 @@ def test_a_pod_that_no_source_lists_is_not_ended_before_every_source_is_complete
     assert play.disk == {} and play.sandboxes["u1"] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", [-1, *range(1, 11)])
 @pytest.mark.parametrize("listed_early", [False, True])
 def test_a_static_pod_that_is_listed_again_keeps_the_containers_of_the_other_agent(

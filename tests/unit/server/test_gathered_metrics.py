@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
@@ -54,6 +55,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.long
 @given(st.lists(STEPS, max_size=40))
 @example([("count", "pleg"), ("scrape", ""), ("kill", "pleg"), ("kill", "server"), ("scrape", "")])
 @example([("count", "server"), ("scrape", "killed after"), ("scrape", ""), ("kill", "server"), ("scrape", "")])

@@ -108,6 +108,7 @@ def test_a_pattern_that_cannot_be_used_is_refused(pattern: str) -> None:
     assert (status, body.startswith("pattern: Invalid value: ")) == (406, True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "part", ["[\u0100-\uffff]", "(?i:[\u0100-\uffff])", "[^\u0100-\uffff]", "[à-ɏͰ-Ͽ]", "(?:[ā-ﬀ]|a)?"]
 )

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from bus.messages.beat import Beat
 from bus.messages.followed import Followed
 from bus.messages.services import SERVICES
@@ -65,6 +67,7 @@ def test_a_node_of_a_cluster_shows_its_api_server_and_lease() -> None:
     assert made(joins_cluster=True, beats={"status": lease}, now=60.0)["node"]["facts"][-1] == "lease: not renewed"
 
 
+@pytest.mark.long
 def test_what_services_write_is_bounded_and_in_one_line() -> None:
     lines = made(troubles=tuple(f"line {number}\n{'x' * 5000}\x1b[2J" for number in range(300)))["troubles"]
     assert len(lines) == MAX_TROUBLES and all(len(line) <= 300 and line.isprintable() for line in lines)

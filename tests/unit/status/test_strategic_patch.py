@@ -89,6 +89,7 @@ def test_the_patch_applied_to_the_old_object_gives_the_new_one(old: Any, new: An
     assert without_nulls(applied(without_nulls(old), patch, SCHEMA)) == without_nulls(new)
 
 
+@pytest.mark.long
 @given(objects)
 def test_an_object_needs_no_patch_to_become_itself(thing: Any) -> None:
     assert two_way_patch(thing, thing, SCHEMA) == {}

@@ -76,6 +76,7 @@ def test_a_story_that_was_cut_has_a_line_about_it(tmp_path: Path) -> None:
     assert lines[-1].endswith("1499")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "line",
     [

@@ -38,6 +38,7 @@ def test_it_goes_on_after_a_part_that_fails_and_names_it_at_the_end(
     assert verdicts == ["night: first: passed", "night: second: failed with exit code 3", "night: third: passed"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_part_removes_what_it_has_made_before_the_night_ends(
     tmp_path: Path, number: signal.Signals

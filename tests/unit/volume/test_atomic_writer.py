@@ -127,6 +127,7 @@ def test_a_clock_that_is_set_back_keeps_no_old_files(tmp_path: Path) -> None:
     assert not AtomicWriter(tmp_path).has_old_files
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("size", "kept"), [(1, 100), (1 << 20, 8), (32 << 20, 1)])
 def test_old_files_are_bounded_in_number_and_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, kept: int

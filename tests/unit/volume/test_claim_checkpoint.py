@@ -153,6 +153,7 @@ KEYS = st.sampled_from(
 )
 
 
+@pytest.mark.long
 @given(st.recursive(ANY_VALUE, lambda one: st.lists(one, max_size=3) | st.dictionaries(KEYS, one, max_size=4)))
 def test_any_data_is_read_or_refused(data: Any) -> None:
     for content in (with_data(json.dumps(data)), json.dumps(data).encode()):
@@ -171,6 +172,7 @@ CLAIM = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @given(st.lists(CLAIM, max_size=3).map(tuple))
 def test_every_checkpoint_is_read_as_it_was_written(claims: tuple[PreparedClaim, ...]) -> None:
     assert read_dra_state(write_dra_state(claims)) == claims

@@ -258,6 +258,7 @@ def test_a_node_without_a_cluster_names_the_driver() -> None:
     assert refused == Refused(f"the volume plugin kubernetes.io/cinder is served by {driver}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [row.field for row in SOURCES])
 @pytest.mark.parametrize("value", [3, [], {"a": 1}, None, True])
 def test_no_content_of_a_source_raises(kind: str, value: Any) -> None:

@@ -157,6 +157,7 @@ _STEPS = st.lists(
 )
 
 
+@pytest.mark.long
 @given(steps=_STEPS)
 def test_healthy_devices_exist_only_while_the_newest_plugin_is_connected(steps: list[tuple[str, int]]) -> None:
     """The oracle keeps the three facts of node.md 4.15: connected, when the connection ended, and what was listed."""

@@ -241,6 +241,7 @@ def test_a_teardown_takes_everything_and_may_be_repeated(machines: Iterator[Mach
     assert machine.directories.uids() == []
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 def test_a_set_up_killed_before_any_system_call_is_completed_by_the_next_process(machines: Iterator[Machine]) -> None:
     undisturbed = next(machines)

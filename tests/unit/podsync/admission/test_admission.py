@@ -195,6 +195,7 @@ def test_host_ports_collide_by_protocol_port_and_address() -> None:
     )
 
 
+@pytest.mark.long
 def test_host_ports_of_a_thousand_pods_cost_one_comparison_for_each_port_of_the_pod() -> None:
     class CountedAddress(str):
         comparisons = 0

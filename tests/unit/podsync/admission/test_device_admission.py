@@ -325,6 +325,7 @@ def test_a_plugin_that_never_answers_is_asked_again_until_the_wait_is_over() -> 
     assert devices_of(play) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["alive", "dies", "refuses"])
 @pytest.mark.parametrize("step", every_step(24))
 def test_a_kill_at_any_step_gives_no_device_twice_and_loses_none(step: int, kind: str) -> None:

@@ -200,6 +200,7 @@ def test_an_infeasible_resize_changes_nothing_and_is_not_tried_again(case: Refus
     check_shown(play, case.row.before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", DEFERRED, ids=lambda case: case.row.name)
 def test_a_deferred_resize_is_done_when_there_is_room(case: Refused) -> None:
     play = refused(case, "Deferred")
@@ -207,6 +208,7 @@ def test_a_deferred_resize_is_done_when_there_is_room(case: Refused) -> None:
     check_resized(play, case.row)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", DEFERRED, ids=lambda case: case.row.name)
 def test_a_deferred_resize_that_is_taken_back_changes_nothing(case: Refused) -> None:
     play = refused(case, "Deferred")

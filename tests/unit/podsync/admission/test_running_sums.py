@@ -69,6 +69,7 @@ def change(play: Play, chance: random.Random, step: int) -> None:
             play.later(30)
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(10))
 def test_after_each_change_the_sums_are_those_that_are_added_up_again(seed: int) -> None:

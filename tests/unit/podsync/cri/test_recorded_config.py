@@ -134,6 +134,7 @@ def test_the_container_is_asked_for_as_the_kubelet_asked(subtests: pytest.Subtes
                 )
 
 
+@pytest.mark.long
 def test_the_runtime_interface_accepts_the_messages(subtests: pytest.Subtests) -> None:
     for name in CONTAINERS:
         with subtests.test(name):

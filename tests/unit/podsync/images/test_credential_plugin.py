@@ -100,6 +100,7 @@ def test_an_answer_of_no_use_is_refused_without_being_shown(subtests: pytest.Sub
             assert "hush" not in str(error.value)
 
 
+@pytest.mark.long
 @given(st.binary(max_size=40) | st.dictionaries(st.text(max_size=4), st.integers()).map(lambda d: answer(auth=d)))
 def test_any_output_is_read_or_refused(content: bytes) -> None:
     try:

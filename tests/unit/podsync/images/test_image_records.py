@@ -188,6 +188,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(st.dictionaries(st.sampled_from(["credentialMapping", "imageRef", "lastUpdatedTime"]), JSON))
 def test_any_document_is_a_record_or_is_refused(members: dict[str, object]) -> None:
     mapping = members.get("credentialMapping")

@@ -278,6 +278,7 @@ def test_the_events_of_an_image_that_never_comes_are_repeated_each_minute_or_two
             assert 1 <= sum(recorded.startswith(event) for recorded in play.events) <= 2
 
 
+@pytest.mark.long
 def test_while_a_pull_backs_off_the_image_is_looked_for_every_ten_seconds_and_little_else_happens() -> None:
     play = Play(fail_always={"PullImage": ("NotFound", "no such image")})
     play.want(a_pod(containers=[a_container("c", image="data:1"), a_container("d", image="data:1")]))

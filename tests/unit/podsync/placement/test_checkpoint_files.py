@@ -232,6 +232,7 @@ def test_every_state_of_a_cpu_manager_is_read_as_it_was_written(containers: Any,
 IDS = st.dictionaries(st.integers(-1, 7), st.lists(names, max_size=4), max_size=4)
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(names, names, IDS, st.binary(max_size=20)), max_size=5))
 def test_every_state_of_a_device_manager_is_read_as_it_was_written(entries: Any) -> None:
     state = DeviceState(

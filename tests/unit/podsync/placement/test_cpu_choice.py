@@ -29,6 +29,7 @@ def draw_available(topology: MachineTopology, chance: random.Random) -> CpuSet:
     return available
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @pytest.mark.parametrize("spread", [False, True], ids=["packed", "spread"])
 @pytest.mark.parametrize("name", _EVEN)
@@ -43,6 +44,7 @@ def test_of_all_sets_of_cpus_the_one_is_taken_that_the_order_of_the_reference_pu
             assert taken == best_cpus(topology, available, count, spread=spread), (available, count)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [{}, {"spread": True}, {"by_uncore": True}], ids=str)
 @pytest.mark.parametrize("name", MACHINES)
 def test_exactly_the_requested_number_of_available_cpus_is_taken(name: str, options: dict[str, bool]) -> None:
@@ -122,6 +124,7 @@ def test_known_answers_with_alignment_to_caches(
     assert take_by_topology(machine, cpus(available), count, by_uncore=True) == cpus(expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["two caches in a node, SMT", "two sockets of two caches"])
 def test_a_request_that_whole_cores_of_one_cache_can_serve_stays_in_one_cache(name: str) -> None:
     topology, chance = MACHINES[name], random.Random(name)

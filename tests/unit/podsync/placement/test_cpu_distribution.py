@@ -47,6 +47,7 @@ def test_known_answers(machine: MachineTopology, available: str, count: int, gro
     assert taken == (cpus(expected) if expected else frozenset())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "group"),
     [(name, group) for name in _MACHINES for group in (1, 2) if not _MACHINES[name].cpus_per_core % group],

@@ -235,6 +235,7 @@ def test_hints_for_a_pod_are_those_of_the_most_cpus_that_it_has_at_one_time(
 # NUMA nodes
 
 
+@pytest.mark.long
 def test_hints_name_every_set_of_nodes_that_has_the_cpus_and_prefer_the_smallest(subtests: pytest.Subtests) -> None:
     for name in MACHINES:
         with subtests.test(name):

@@ -162,6 +162,7 @@ def test_hints_are_those_of_the_oracle(listed: list[Any], count: int, machine: i
     assert (None if found is None else {(hint.nodes, hint.preferred) for hint in found}) == expected
 
 
+@pytest.mark.long
 @given(
     listed=_DEVICES,
     count=st.integers(1, 5),

@@ -28,6 +28,7 @@ FIRST = int(os.environ.get("FIRST_SEED", "0"))
 SEQUENCES = 250 if os.environ.get("NIGHT") else 12  # for each machine and policy
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", TopologyPolicy)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_random_sequences_give_memory_as_the_reference_does_and_no_byte_twice(

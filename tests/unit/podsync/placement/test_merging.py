@@ -97,6 +97,7 @@ def test_a_distance_that_the_firmware_does_not_name_is_that_of_any_other_node() 
     assert found == (yes(1, 2), True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ASKING)
 @pytest.mark.parametrize("closest", [False, True])
 def test_random_hints_are_merged_as_if_every_combination_were_looked_at(policy: TopologyPolicy, closest: bool) -> None:

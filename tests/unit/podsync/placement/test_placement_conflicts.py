@@ -26,11 +26,13 @@ def lines(root: Path, machine: NumaMachine = MACHINE, **settings: Any) -> list[s
     return [str(conflict) for conflict in conflicts]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["none", "static"])
 def test_without_files_there_is_no_conflict(tmp_path: Path, policy: str) -> None:
     assert lines(tmp_path, cpu_manager_policy=policy) == []
 
 
+@pytest.mark.long
 def test_a_machine_with_too_many_numa_nodes_is_a_conflict_of_the_policy_that_aligns(tmp_path: Path) -> None:
     large = NumaMachine(sockets=9, cores_per_cache=1)
     [line] = lines(tmp_path, large, topology_manager_policy="restricted")

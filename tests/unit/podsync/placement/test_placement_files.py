@@ -138,6 +138,7 @@ def guaranteed(uid: str, cpus: int, memory: str) -> dict[str, Any]:
     return {"metadata": {"uid": uid}, "spec": {"containers": [container]}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sizes", [("10Gi", "12Gi", "1Gi"), ("20Gi",)], ids=["a node each", "both nodes together"])
 def test_the_next_agent_reads_the_placements_that_one_wrote(tmp_path: Path, sizes: tuple[str, ...]) -> None:
     one = agent_on(tmp_path, TWO_NODES, **BOTH)
@@ -203,6 +204,7 @@ def test_without_a_static_policy_files_of_policy_none_are_accepted(tmp_path: Pat
     assert agent.read_placements() == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("settings", "machine", "line"),
     [

@@ -29,6 +29,7 @@ FIRST = int(os.environ.get("FIRST_SEED", "0"))
 SEQUENCES = 100 if os.environ.get("NIGHT") else 8  # for each machine, policy and scope
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @pytest.mark.parametrize("scope", TopologyScope)
 @pytest.mark.parametrize("policy", TopologyPolicy)

@@ -31,6 +31,7 @@ def off(*gates: str) -> frozenset[str]:
     return gates_off(dict.fromkeys(gates, False))
 
 
+@pytest.mark.long
 def test_a_pod_without_these_fields_stays_the_very_object(subtests: pytest.Subtests) -> None:
     for gates in [(), *((gate,) for gate in POD_GATES)]:
         with subtests.test(f"{gates!r:.80}"):

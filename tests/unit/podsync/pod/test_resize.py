@@ -194,6 +194,7 @@ def test_a_restart_of_podsync_repeats_no_event_and_keeps_the_decision() -> None:
     assert (status(play), events(play)) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", every_step(40))
 def test_a_kill_at_any_step_ends_in_the_same(step: int) -> None:
     undisturbed = resized()

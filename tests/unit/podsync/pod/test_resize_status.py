@@ -66,6 +66,7 @@ def test_the_next_podsync_shows_it_until_it_has_read_the_cgroup_itself() -> None
     assert status(play)["resources"] == HALFWAY
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", every_step(40))
 def test_a_podsync_that_is_killed_during_a_resize_shows_what_the_cgroup_has(step: int) -> None:
     play = Play(source="api", listed=True)

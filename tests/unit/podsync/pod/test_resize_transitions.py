@@ -38,6 +38,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["", "RestartContainer"])
 @pytest.mark.parametrize(("before", "after", "of_pod", "of_container"), TABLE)
 def test_the_values_after_a_resize(

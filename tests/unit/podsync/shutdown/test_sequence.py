@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,6 +93,7 @@ def nodes(draw: st.DrawFn) -> Node:
     )
 
 
+@pytest.mark.long
 @given(nodes())
 def test_the_groups_follow_each_other_as_the_reference_says(node: Node) -> None:
     ended = node.run()
@@ -101,6 +103,7 @@ def test_the_groups_follow_each_other_as_the_reference_says(node: Node) -> None:
     assert sorted(ended.unfinished) == sorted(node.late) == sorted(late)
 
 
+@pytest.mark.long
 @given(nodes())
 def test_each_pod_gets_the_smaller_of_its_own_grace_and_the_time_of_its_group(node: Node) -> None:
     node.run()

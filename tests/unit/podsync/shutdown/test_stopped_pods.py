@@ -73,6 +73,7 @@ class PlayOfShutdowns(Play):
         return remaining_pods(self.core.tracked.values(), GROUPS, volumes_known=True, now=self.wall)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("code", [0, 137, 143])
 @pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
 def test_a_pod_stops_and_runs_again_after_the_boot_whatever_its_restart_policy_is(policy: str, code: int) -> None:
@@ -86,6 +87,7 @@ def test_a_pod_stops_and_runs_again_after_the_boot_whatever_its_restart_policy_i
     assert play.statuses["u1"].status["containerStatuses"][0]["restartCount"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
 def test_it_initializes_again_after_the_boot(policy: str) -> None:
     play = PlayOfShutdowns(source="api")
@@ -353,6 +355,7 @@ def play_to_the_boot(**given: Any) -> PlayOfShutdowns:
     return play
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", every_step(36))
 def test_a_kill_at_any_step_ends_as_without_it(step: int) -> None:
     play = play_to_the_boot(kill_at=step)

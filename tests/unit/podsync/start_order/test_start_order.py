@@ -74,6 +74,7 @@ def test_a_pod_that_hangs_has_its_place_for_a_short_time_only() -> None:
     assert play.statuses["next"].status["phase"] == "Running"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "trouble",
     [
@@ -168,6 +169,7 @@ def test_running_pods_need_no_turn_after_a_restart_of_podsync() -> None:
     assert "RunPodSandbox" not in play.log
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", every_step(60))
 def test_a_kill_at_any_step_keeps_no_pod_from_its_start(step: int) -> None:
     play = Play(start_places=2, source="api", kill_at=step)

@@ -1,5 +1,6 @@
 """Who may begin now, compared with pods that are asked one after the other."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,6 +52,7 @@ def test_places_go_to_the_first_that_want_one(starts: list[Start], places: int, 
     assert list(who_begins(starts, places, now)) == one_by_one(starts, places, now)
 
 
+@pytest.mark.long
 @given(STARTS, st.integers(1, 4))
 def test_every_pod_begins_also_where_no_other_ever_finishes_its_start(starts: list[Start], places: int) -> None:
     now = 8.0

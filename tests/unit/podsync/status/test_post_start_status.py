@@ -126,6 +126,7 @@ def test_a_pod_that_ends_shows_what_runs() -> None:
     assert "running" in shown(play)["state"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", every_step(40))
 def test_a_kill_at_any_step_never_shows_a_container_whose_hook_has_not_ended(step: int) -> None:
     play = Play(kill_at=step, fail_always={"RunPostStartHook": ("Unavailable", "away")})

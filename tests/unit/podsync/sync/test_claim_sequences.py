@@ -152,6 +152,7 @@ def test_pods_start_and_end_with_their_claims_and_leave_none(seed: int) -> None:
     assert all(world.play.running(uid) == [] for uid in world.play.containers)
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_pod_that_stays_runs_in_the_end(seed: int) -> None:

@@ -222,6 +222,7 @@ def test_an_update_waits_for_no_other_call_of_its_pod() -> None:
     assert (cpus_of(play, "u1"), cpus_of(play, "u2")) == ("0,3", "1-2")
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @pytest.mark.parametrize("step", range(1, 60, 2))
 def test_a_kill_at_any_step_gives_no_cpu_twice_and_loses_none(step: int) -> None:
@@ -347,6 +348,7 @@ class TestPodsWithResourcesOfTheirOwn:
         play.want(self.a_pod("u2", 3))
         assert self.cpus(play, "u2") == {"c": "1-3"}
 
+    @pytest.mark.long
     @pytest.mark.share(4)
     @pytest.mark.parametrize("step", range(1, 60, 2))
     def test_a_kill_at_any_step_keeps_what_the_pod_has(self, step: int) -> None:

@@ -62,6 +62,7 @@ def reason(play: Play, name: str = "c") -> str:
     return str((found.get("waiting") or {}).get("reason", ""))
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @pytest.mark.parametrize("restarted", [False, True], ids=["in one process", "podsync restarted all the time"])
 @pytest.mark.parametrize(("run", "ends", "waits"), WAITS)
@@ -103,6 +104,7 @@ def test_one_that_must_wait_after_its_kill_has_one_event() -> None:
     assert back_offs == ["Warning BackOff: Back-off restarting failed container c in pod web_default(u1)"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", every_step(24))
 def test_a_death_at_any_step_of_it_changes_no_wait(step: int) -> None:
     play = Play(only_urgent=True)
@@ -115,6 +117,7 @@ def test_a_death_at_any_step_of_it_changes_no_wait(step: int) -> None:
     assert wait(play) == 80
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", every_step(24))
 def test_nor_does_one_at_any_step_of_a_kill_that_need_not_wait(step: int) -> None:
     play = Play(only_urgent=True)

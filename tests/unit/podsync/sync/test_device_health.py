@@ -225,6 +225,7 @@ def test_the_annotation_of_the_pod_overrides_the_nodes_action(
     assert bool(named) == (annotation == "restart")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kill_at", every_step(24))
 @pytest.mark.parametrize("action", [DeviceAction.RESTART_CONTAINER, DeviceAction.FAIL_POD])
 def test_the_action_is_taken_once_whenever_podsync_is_killed(action: DeviceAction, kill_at: int) -> None:

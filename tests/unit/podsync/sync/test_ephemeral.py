@@ -98,6 +98,7 @@ def test_a_new_sandbox_does_not_start_it_again() -> None:
     assert made(play).count("debug") == 1 and ("c", 1) in play.running("u1")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("only_urgent", [False, True])
 @pytest.mark.parametrize("step", every_step(39))
 def test_a_kill_at_any_step_starts_it_once(step: int, only_urgent: bool) -> None:

@@ -241,6 +241,7 @@ def test_a_kill_at_any_step_runs_every_hook_at_least_once(step: int, only_urgent
     assert play.disk["u1"]["hook_owed"] == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", every_step(69))
 def test_a_kill_at_any_step_after_a_failed_hook_leaves_no_such_container_running(step: int) -> None:
     play = Play(kill_at=step, only_urgent=True, fail_always=FAILED)

@@ -258,6 +258,7 @@ def test_before_the_first_one_ran_the_others_wait_for_the_pod_to_initialize() ->
     assert waiting_of(play, "c")["reason"] == "PodInitializing"
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @pytest.mark.parametrize("only_urgent", [False, True])
 @pytest.mark.parametrize("listed", [False, True])
@@ -280,6 +281,7 @@ def test_a_kill_at_any_step_changes_nothing_in_the_end(step: int, listed: bool, 
     assert play.sandboxes["u1"] == [] and play.containers["u1"] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", every_step(59))
 def test_a_kill_at_any_step_of_starting_all_over_changes_nothing_in_the_end(step: int) -> None:
     play = Play(only_urgent=True)

@@ -161,6 +161,7 @@ def test_what_is_left_behind_is_bounded() -> None:
     assert len(play.core.tracked["u1"].saved.left_behind) <= 5
 
 
+@pytest.mark.long
 def test_what_the_runtime_has_removed_since_does_not_count() -> None:
     play = cut_off(a_pod(), ends_tasks=False)
     for _ in range(8):
@@ -189,6 +190,7 @@ def test_a_pod_that_may_leave_no_more_behind_reports_once_what_it_waits_for(monk
     assert play.running("u1") == [("c", 0)]
 
 
+@pytest.mark.long
 @pytest.mark.share(2)
 @pytest.mark.parametrize("ends_tasks", [True, False])
 def test_a_kill_at_any_step_of_the_healing_changes_nothing_in_the_end(ends_tasks: bool) -> None:

@@ -92,6 +92,7 @@ def test_the_start_that_follows_counts_like_that_after_an_end_by_itself() -> Non
     assert play.running("u1") == [("c", 2)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", every_step(42))
 def test_a_death_at_any_step_of_it_changes_nothing_in_the_end(step: int) -> None:
     play = Play(only_urgent=True)

@@ -33,6 +33,7 @@ def after_the_sandbox_died(pod: dict[str, Any], code: int = 137, ends: dict[str,
     return play
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("container", "code", "goes_on"),
     [
@@ -85,6 +86,7 @@ def test_one_that_was_created_and_did_not_run_yet_is_started() -> None:
     assert [name for name, _ in play.running("u1")] == ["c"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", every_step(30))
 def test_a_kill_at_any_step_changes_nothing_in_the_end(step: int) -> None:
     play = PlayOfStops(code=0, only_urgent=True)

@@ -116,6 +116,7 @@ def test_a_pod_that_is_deleted_meanwhile_ends() -> None:
     assert play.running("u1") == [] and play.disk == {}
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @pytest.mark.parametrize("only_urgent", [False, True])
 @pytest.mark.parametrize("step", every_step(89))

@@ -144,6 +144,7 @@ def test_one_that_ended_for_good_is_not_run_again_in_a_new_sandbox_where_it_aske
     assert play.running("u1") == [("c", 1)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", every_step(49))
 def test_a_kill_at_any_step_of_a_restart_by_a_rule_changes_nothing_in_the_end(step: int) -> None:
     play = Play(only_urgent=True)

@@ -190,6 +190,7 @@ def test_one_in_an_unknown_state_is_killed_and_started_again() -> None:
     assert sorted(play.running("u1")) == [("c", 0), ("s", 1)]
 
 
+@pytest.mark.long
 @pytest.mark.share(4)
 @pytest.mark.parametrize("only_urgent", [False, True])
 @pytest.mark.parametrize("step", every_step(89))
