@@ -70,7 +70,7 @@ def _lengthen_limit(item: pytest.Item) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Let no agent that gets our variables change this machine."""
     os.environ |= KEPT_MACHINE
-    if config.getoption("--hypothesis-profile") == "quick":
+    if _SAME_EXAMPLES:
         # Hypothesis would read all of our modules that are imported for their constants, a second in each process, and
         # draw other examples where another test has imported more.
         providers._get_local_constants = lambda: providers._local_constants

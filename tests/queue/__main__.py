@@ -12,9 +12,11 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.queue.family import GRACE_SECONDS
+from tests.queue.memory import begin_in
 from tests.queue.planning import Item, find_files, level_of, longest_first, plan, take
 from tests.queue.report import CACHED, CHECKED_IN, Report, check_in, read_durations, write_durations
 from tests.queue.worker import Worker
@@ -23,12 +25,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Queue:
-    """Runs items in `workers` processes at a time."""
+    """Runs items in `workers` processes at a time. `scratch` takes the temporary files of their tests, `memory` of
+    those that compute."""
 
-    def __init__(self, files: list[str], options: argparse.Namespace, scratch: Path) -> None:
+    def __init__(self, files: list[str], options: argparse.Namespace, scratch: Path, memory: Path) -> None:
         self._known = read_durations(CHECKED_IN, CACHED)
-        self._items = longest_first([*plan(files, self._known, marks=options.marks), *_plan_again(files, options.also)])
-        self._options, self._scratch = options, scratch
+        self._items = longest_first(
+            [*plan(files, self._known, marks=options.marks), *_plan_again(files, options.also, self._known)]
+        )
+        self._options, self._scratch, self._memory = options, scratch, memory
         self._running: set[Worker] = set()
         self._number = 0
         self.interrupted = False
@@ -63,7 +68,7 @@ class Queue:
             item,
             self._number,
             directory=self._options.build,
-            scratch=self._scratch,
+            scratch=self._memory if item.computes else self._scratch,
             grace=self._options.grace,
             arguments=arguments,
         )
@@ -75,12 +80,12 @@ class Queue:
         self.report.finish(item, ended, worker.tail() if ended.failure else "")
 
 
-def _plan_again(files: list[str], also: list[str]) -> list[Item]:
+def _plan_again(files: list[str], also: list[str], known: Mapping[str, float]) -> list[Item]:
     """Return the items for `--also`: a file that uses the mark names it."""
     items: list[Item] = []
     for again, _, mark in (each.rpartition(":") for each in also):
         marked = [file for file in files if f"mark.{mark}" in (ROOT / file).read_text()]
-        items += plan(marked, {}, again=again, marks=mark)
+        items += plan(marked, known, again=again, marks=mark)
     return items
 
 
@@ -88,7 +93,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     split = arguments.index("--") if "--" in arguments else len(arguments)
     parser = argparse.ArgumentParser(prog="python -m tests.queue", description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="*", default=["tests"], help="test files and directories (default: tests)")
-    parser.add_argument("--workers", type=int, default=3 * (os.cpu_count() or 1), help="processes at a time")
+    parser.add_argument("--workers", type=int, default=5 * (os.cpu_count() or 1) // 2, help="processes at a time")
     parser.add_argument("-m", dest="marks", default="", help="an expression of marks, as for pytest")
     again = "run the tests with this mark once more with this variable of the environment; may be repeated"
     parser.add_argument("--also", action="append", default=[], metavar="NAME=VALUE:MARK", help=again)
@@ -110,14 +115,16 @@ async def _run_all(files: list[str], options: argparse.Namespace) -> int:
     shutil.rmtree(options.build, ignore_errors=True)
     options.build.mkdir(parents=True)
     scratch = Path(tempfile.mkdtemp(prefix="bulkhead-"))
-    queue = Queue(files, options, scratch)
+    memory = begin_in() or scratch
+    queue = Queue(files, options, scratch, memory)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, queue.interrupt)
     await queue.run()
     passed = queue.report.close()
-    if not any(scratch.iterdir()):
-        scratch.rmdir()
+    for directory in {scratch, memory}:
+        if not any(directory.iterdir()):
+            directory.rmdir()
     if queue.interrupted:
         return 130
     unfiltered = not (options.marks or options.arguments or os.environ.get("NIGHT"))

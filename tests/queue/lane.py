@@ -1,16 +1,11 @@
 """A plug-in of pytest for a run of several lanes that share a terminal: `pytest -p tests.queue.lane`.
 
-A failure is printed when it happens, and a test that passes prints nothing. The process ends without freeing its
-memory: to free the syntax trees of the architecture tests and thousands of collected tests takes seconds.
+A failure is printed when it happens, and a test that passes prints nothing.
 """
-
-import atexit
-import os
-import sys
 
 import pytest
 
-_exit_codes: list[int] = []
+pytest_plugins = ("tests.queue.ending",)
 
 
 @pytest.hookimpl(tryfirst=True)  # before that of the subtests, which print a letter for each row of a table
@@ -46,17 +41,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Failures(reporter))
 
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """Called after the last test, before the summary: which need not print the failures again."""
     session.config.option.tbstyle = "no"
-    _exit_codes.append(int(exitstatus))
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_unconfigure() -> None:
-    """Called at the end of all."""
-    if _exit_codes and "coverage" not in sys.modules:
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(_exit_codes[-1])

@@ -1,7 +1,7 @@
 """Decides which test files one process runs, and in which order. Pure but for `find_files`, which lists a directory.
 
-A file that takes long has a process of its own. Short files of one level share a process, for each process costs one
-to two seconds until it has imported the product. What shares one node or one machine stays in one process.
+A file that takes long has a process of its own. Short files of one level share a process, for each process costs two
+to three seconds of a core until it has imported the product. What shares one node or one machine stays in one process.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ TOGETHER = (
 )  # the tests of such a directory share what they run on
 # Levels whose tests need a core all the time, while those of the others wait for real time about half of it.
 _COMPUTING = ("unit", "service", "simulation", "architecture")
-MIN_ITEM_SECONDS = 75.0  # short files are put together until they are expected to take so long
+MIN_ITEM_SECONDS = 110.0  # short files are put together until they are expected to take so long
 # What a file is expected to take whose duration is not known, in seconds.
 EXPECTED = {
     "unit": 0.2, "service": 0.4, "architecture": 1.5, "simulation": 3.0, "process": 4.0, "e2e": 8.0,
@@ -38,6 +38,11 @@ class Item:
     marks: str = ""
 
     @property
+    def computes(self) -> bool:
+        """Return whether its tests need a core all the time."""
+        return self.level in _COMPUTING
+
+    @property
     def name(self) -> str:
         """Return how the item is shown: its file, or its first file and how many follow."""
         further = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
@@ -50,9 +55,15 @@ def level_of(file: str) -> str:
     return parts[1] if len(parts) > 2 and parts[0] == "tests" else "other"
 
 
-def expected_seconds(file: str, durations: Mapping[str, float]) -> float:
-    """Return the last duration of the file in seconds, or what a file of its directory takes."""
-    if (known := durations.get(file)) is not None:
+def run_of(file: str, again: str) -> str:
+    """Return the name under which durations have a file: itself, or with what it runs once more with."""
+    return f"{file} with {again}" if again else file
+
+
+def expected_seconds(file: str, durations: Mapping[str, float], again: str = "") -> float:
+    """Return the last duration of the file in seconds, or what a file of its directory takes. `again`: of its run with
+    that variable, which has some of its tests."""
+    if (known := durations.get(run_of(file, again))) is not None:
         return known
     return next((EXPECTED[part] for part in reversed(Path(file).parts[:-1]) if part in EXPECTED), _OF_OTHERS)
 
@@ -79,7 +90,7 @@ def longest_first(items: Iterable[Item]) -> list[Item]:
 def take(items: list[Item], *, computing: bool) -> Item:
     """Remove the next item for a worker and return it: the first that computes, or the first that mostly waits; where
     none of the kind is left, the first of the others. Raises IndexError without items."""
-    fits = (number for number, item in enumerate(items) if (item.level in _COMPUTING) == computing)
+    fits = (number for number, item in enumerate(items) if item.computes == computing)
     return items.pop(next(fits, 0))
 
 
@@ -88,20 +99,22 @@ def plan(files: Iterable[str], durations: Mapping[str, float], *, again: str = "
     open_items: dict[str, list[str]] = {}  # what has to stay together or is still short -> its files
     items: list[Item] = []
 
+    def seconds_of(members: Iterable[str]) -> float:
+        return sum(expected_seconds(file, durations, again) for file in members)
+
     def close(key: str) -> None:
         members = tuple(open_items.pop(key))
-        seconds = sum(expected_seconds(file, durations) for file in members)
-        items.append(Item(level_of(members[0]), members, seconds, again, marks))
+        items.append(Item(level_of(members[0]), members, seconds_of(members), again, marks))
 
     for file in sorted(files):
         shared = next((place for place in TOGETHER if Path(file).is_relative_to(place)), None)
-        seconds = expected_seconds(file, durations)
+        seconds = expected_seconds(file, durations, again)
         if shared is None and seconds >= MIN_ITEM_SECONDS:
             items.append(Item(level_of(file), (file,), seconds, again, marks))
             continue
         key = shared or level_of(file)
         open_items.setdefault(key, []).append(file)
-        if shared is None and sum(expected_seconds(one, durations) for one in open_items[key]) >= MIN_ITEM_SECONDS:
+        if shared is None and seconds_of(open_items[key]) >= MIN_ITEM_SECONDS:
             close(key)
     for key in list(open_items):
         close(key)

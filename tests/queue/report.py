@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.queue.planning import Item
+from tests.queue.planning import Item, run_of
 from tests.queue.worker import Ended
 
 CHECKED_IN = Path(__file__).with_name("durations.tsv")
@@ -67,7 +67,7 @@ class Report:
         self._began = time.monotonic()
         self._total, self._done = total, 0
         self._counts: dict[Item, _Row] = defaultdict(_Row)
-        self.durations: dict[str, float] = defaultdict(float)  # of files, in seconds, with fixtures
+        self.durations: dict[str, float] = defaultdict(float)  # of the runs of files, in seconds, with fixtures
 
     def receive(self, item: Item, line: Mapping[str, Any]) -> None:
         """Take a line of the recorder of this item; print a failure at once."""
@@ -78,8 +78,7 @@ class Report:
                     item, f"{line['test']}{' (teardown)' if line.get('when') == 'teardown' else ''}", line["text"]
                 )
             case "end":
-                if not item.again:
-                    self.durations[line["test"].split("::")[0]] += line["seconds"]
+                self.durations[run_of(line["test"].split("::")[0], item.again)] += line["seconds"]
                 row.seconds += line["seconds"]
                 if line["outcome"] == "skipped":
                     self._skipped[line["why"].removeprefix("Skipped: ")] += 1
@@ -133,7 +132,7 @@ class Report:
 
 def check_in(durations: Mapping[str, float]) -> None:
     """Write the long ones of these durations, and those known of other files, beside this module."""
-    known = {file: seconds for file, seconds in read_durations(CHECKED_IN).items() if Path(file).exists()}
+    known = {file: seconds for file, seconds in read_durations(CHECKED_IN).items() if Path(file.split()[0]).exists()}
     every = {**known, **durations}
     write_durations(CHECKED_IN, {file: s for file, s in every.items() if s >= MIN_CHECKED_IN_SECONDS})
 

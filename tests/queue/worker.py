@@ -7,7 +7,6 @@ process could not take it down itself.
 import asyncio
 import json
 import os
-import shutil
 import signal
 import sys
 import time
@@ -16,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services.volume.adapters.mounts import mount_table
 from tests.queue.family import MARK, OF_A_TEST, kill_family
+from tests.queue.memory import remove
 from tests.queue.planning import Item
 from tests.queue.recorder import PIPE
 
@@ -50,8 +49,9 @@ class Worker:
         self._log = directory / f"{number:03}.log"
         self._command = [
             *(sys.executable, "-m", "pytest", "-p", "tests.queue.compiled", "-p", "tests.queue.recorder"),
-            *("-p", "no:cacheprovider"),
+            *("-p", "tests.queue.ending", "-p", "no:cacheprovider"),
             *("-c", "pyproject.toml", "--continue-on-collection-errors"),
+            *(("-o", "tmp_path_retention_policy=failed") if item.computes else ()),  # they may be in memory
             *(f"--basetemp={self._scratch}", f"--junit-xml={directory}/{number:03}.xml"),
             *arguments,
             *item.files,
@@ -106,7 +106,7 @@ class Worker:
         failure = hung or self._check_end(code)
         self.kill()
         if not failure and code in (0, 5):
-            self._remove_scratch()
+            remove(self._scratch)  # what a failure has left stays
         return Ended(time.monotonic() - began, failure, self._log)
 
     def interrupt(self) -> None:
@@ -165,11 +165,6 @@ class Worker:
         if code not in _NORMAL or left:
             return f"ended with exit code {code}{where}{unknown}"
         return ""
-
-    def _remove_scratch(self) -> None:
-        """Remove the temporary files of an item without failures, unless something is mounted among them."""
-        if not any(Path(mount.path).is_relative_to(self._scratch) for mount in mount_table()):
-            shutil.rmtree(self._scratch, ignore_errors=True)
 
 
 class _Lines:

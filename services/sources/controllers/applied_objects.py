@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from pathlib import PurePath
 
 from bus.interface import OwnedStream
 from bus.messages.sources import ChangedObject, FoundObject, GetObject
@@ -46,5 +45,5 @@ class AppliedObjects:
         return self._objects.get(request.kind, request.namespace, request.name)
 
     def _is_object(self, path: str) -> bool:
-        pure = PurePath(path)
-        return str(pure.parent) == self.directory and pure.name.startswith(_PREFIXES)
+        directory, _, name = path.rpartition("/")
+        return directory == self.directory and name.startswith(_PREFIXES)

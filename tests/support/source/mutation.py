@@ -122,7 +122,7 @@ def _importing_tests(file: str) -> list[str]:
     module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     package, _, name = module.rpartition(".")
     imports = re.compile(rf"^(?:from {re.escape(module)} import|from {re.escape(package)} import .*\b{name}\b)", re.M)
-    return [test for test, text in _texts_of_tests().items() if imports.search(text)]
+    return [test for test, text in _texts_of_tests().items() if name in text and imports.search(text)]
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.queue.planning import MIN_ITEM_SECONDS, plan, take
+from tests.queue.planning import EXPECTED, MIN_ITEM_SECONDS, plan, take
 
 _NAMES = st.sampled_from(
     [f"tests/{level}/test_{number}.py" for level in ("unit", "e2e", "e2e/behaviour", "machine") for number in range(9)]
@@ -11,7 +11,7 @@ _NAMES = st.sampled_from(
 
 
 def test_the_longest_comes_first_and_short_files_share_a_process() -> None:
-    durations = {"tests/e2e/test_a.py": 80.0, "tests/e2e/test_b.py": 300.0, "tests/e2e/test_c.py": 1.0}
+    durations = {"tests/e2e/test_a.py": 120.0, "tests/e2e/test_b.py": 300.0, "tests/e2e/test_c.py": 1.0}
     items = plan([*durations, "tests/e2e/test_d.py", "tests/unit/bus/test_e.py"], durations)
     assert [item.files for item in items] == [
         ("tests/e2e/test_b.py",),
@@ -27,6 +27,14 @@ def test_what_computes_runs_beside_what_waits_and_no_worker_is_idle_while_there_
     taken = [take(items, computing=computing).files for computing in (True, False, True)]
     assert taken == [("tests/unit/test_c.py",), ("tests/e2e/test_a.py",), ("tests/process/test_b.py",)]
     assert items == []
+
+
+def test_what_runs_once_more_takes_the_time_that_it_took_so_the_last_time() -> None:
+    durations = {"tests/e2e/test_a.py": 300.0, "tests/e2e/test_a.py with TEST_RUNTIME=docker": 40.0}
+    (item,) = plan(["tests/e2e/test_a.py"], durations, again="TEST_RUNTIME=docker", marks="docker")
+    assert (item.seconds, item.again, item.files) == (40.0, "TEST_RUNTIME=docker", ("tests/e2e/test_a.py",))
+    (unknown,) = plan(["tests/e2e/test_a.py"], durations, again="TEST_CONTAINERD=bookworm", marks="versions")
+    assert unknown.seconds == EXPECTED["e2e"]
 
 
 def test_what_shares_a_node_or_a_machine_stays_in_one_process_however_long_it_takes() -> None:
