@@ -78,6 +78,7 @@ class PowerOn:
             f"vec0:transport=tap,ifname={hardware.address.tap},depth=64,gro=0", f"ip={hardware.address.option}",
             f"uml_dir={logs}/", f"umid={hardware.address.name}", f"hostfs={hardware.shared}",
             f"systemd.hostname={hardware.address.name}", "selinux=0", "security=apparmor", "apparmor=1",
+            "seccomp=auto",  # from Linux 6.16 on: system calls are caught without ptrace, for half of the CPU
             *hardware.options,
         ]  # fmt: skip
         script = _SCRIPT.format(
