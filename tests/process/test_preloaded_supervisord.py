@@ -2,14 +2,21 @@
 and inherits is that of one that is executed."""
 
 import ast
+import asyncio
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.programs.preloaded import READ_AT_IMPORT
+from tests.queue.family import MARK
+from tests.queue.preloading import shared_interpreters
+from tests.support.agents import preloaded as servers
 from tests.support.agents.supervisord_start import start_supervisord
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.leftovers import agent_processes_of, wait_until
@@ -73,8 +80,72 @@ def end(process: Any) -> int:
     return int(code)
 
 
+@pytest.fixture(autouse=True)
+def no_server_of_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Connect anew, and without the interpreters of the queue that runs these tests."""
+    monkeypatch.delenv(servers.SHARED, raising=False)
+    servers._server.cache_clear()
+    yield
+    servers._server.cache_clear()
+
+
 def test_a_forked_supervisord_looks_like_one_that_is_executed(tmp_path: Path) -> None:
     assert look(tmp_path / "forked", preloaded=True) == look(tmp_path / "executed", preloaded=False)
+
+
+@pytest.mark.asyncio
+async def test_so_does_one_of_an_interpreter_that_a_queue_shares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MARK, "1.1")  # of this process, without a queue
+    with shared_interpreters() as variables:
+        monkeypatch.setenv(*variables.popitem())
+        forked = await asyncio.to_thread(look, tmp_path / "forked", preloaded=True)
+    assert forked == await asyncio.to_thread(look, tmp_path / "executed", preloaded=False)
+
+
+# Starts a program, and prints the process that starts programs for this one, and the one which that is a fork of.
+CLIENT = """
+import os, sys
+from pathlib import Path
+from tests.queue.family import MARK, family_of
+from tests.support.agents.preloaded import Preloaded
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+program = Preloaded("http.server", ("--bind", "127.0.0.1", "0"), (0, os.open(os.devnull, os.O_WRONLY), 2))
+family = family_of(os.environ[MARK])
+server = parent(program.pid)
+assert {program.pid, server} <= family and parent(server) not in family, (program.pid, server, family)
+print(server, parent(server), flush=True)
+sys.stdin.read()
+program.kill()
+program.wait()
+"""
+
+
+@pytest.mark.asyncio
+async def test_a_shared_interpreter_has_a_fork_with_the_mark_of_each_item_that_ends_with_it() -> None:
+    with shared_interpreters() as variables:
+        clients = [
+            await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", CLIENT),
+                cwd=CHECKOUT,
+                env={**os.environ, **variables, MARK: f"1.{number}"},
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+            for number in (1, 2)
+        ]
+        lines = [await client.stdout.readline() for client in clients if client.stdout]
+        (one, root), (other, same) = [[int(word) for word in line.split()] for line in lines]
+        assert root == same
+        assert one != other
+        for client in clients:
+            await client.communicate(b"")
+            assert client.returncode == 0
+        assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (one, other)), WAIT_SECONDS)
+        assert Path(f"/proc/{root}").exists()
+    assert not Path(f"/proc/{root}").exists()
 
 
 def test_what_reads_the_environment_when_it_is_imported_is_imported_again() -> None:

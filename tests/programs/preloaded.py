@@ -3,7 +3,9 @@ an interpreter of its own takes up to a second.
 
 argv: the descriptor of a SOCK_SEQPACKET socket, room for the command line of a program, and the modules to import; of
 one that ends with a dot, all below it.
-Each message (tests/support/agents/preloaded.py) starts one program. Ends when the socket is closed.
+Each message (tests/support/agents/preloaded.py) starts one program. Ends when the socket is closed. Of a socket that
+listens, each connection has a fork of its own for its programs; its first message is the mark of what starts them
+(tests/queue/family.py). This ends when its standard input is closed.
 """
 
 import atexit
@@ -24,6 +26,7 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.queue.family import MARK
 from tests.support.agents.preloaded import MAX_MESSAGE_BYTES, REPORT, STREAMS
 
 READ_AT_IMPORT = {"shared.process.crash"}  # modules that read the environment when they are imported
@@ -37,6 +40,22 @@ def import_all(names: list[str]) -> None:
         if name.endswith("."):
             for found in pkgutil.walk_packages(package.__path__, name):
                 importlib.import_module(found.name)
+
+
+def accept(listening: socket.socket) -> socket.socket | None:
+    """Return each connection in a fork of its own, and None in this process when its standard input is closed."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel removes forks that have ended
+    while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
+        requests, _ = listening.accept()
+        with requests:
+            if not os.fork():
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                os.setsid()
+                os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
+                listening.close()
+                take_the_mark(requests.recv(MAX_MESSAGE_BYTES).decode())
+                return requests.dup()
+    return None
 
 
 def serve(requests: socket.socket) -> None:
@@ -97,12 +116,27 @@ def become(request: dict[str, Any], streams: list[int]) -> NoReturn:
 
 def take_the_command_line(words: list[str]) -> None:
     """Let /proc and ps show this command line of a script, by which agents are found, and its name."""
-    fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    start, end = int(fields[45]), int(fields[46])  # of the memory in which the kernel reads the arguments
+    start, end, *_ = places_of_words()
     text = b"".join(os.fsencode(word) + b"\0" for word in words)
     assert len(text) <= end - start, f"no room for {words}"
     ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
     Path("/proc/self/comm").write_text(Path(words[1]).name, encoding="utf-8")
+
+
+def take_the_mark(mark: str) -> None:
+    """Let /proc show this mark, by which the family of an item is found, in the place of the one in the environment."""
+    start, end = places_of_words()[2:]
+    before = os.environ[MARK].encode()
+    place = start + ctypes.string_at(start, end - start).index(f"{MARK}=".encode() + before) + len(f"{MARK}=")
+    assert len(mark) <= len(before), f"no room for {mark}"
+    ctypes.memmove(place, mark.encode().ljust(len(before), b"\0"), len(before))
+    os.environ[MARK] = mark
+
+
+def places_of_words() -> list[int]:
+    """Return where the memory begins and ends in which the kernel reads the arguments, and so for the environment."""
+    fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return [int(field) for field in fields[45:49]]
 
 
 def end_program(code: int) -> NoReturn:
@@ -127,4 +161,7 @@ if __name__ == "__main__":
     import_all(sys.argv[3:])
     gc.collect()
     gc.freeze()  # a collection in a fork would write to every object, and so copy every page
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    given = socket.socket(fileno=int(sys.argv[1]))
+    if (programs := accept(given) if given.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) else given) is not None:
+        serve(programs)
+    end_program(0)

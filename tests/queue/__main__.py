@@ -18,6 +18,7 @@ from pathlib import Path
 from tests.queue.family import GRACE_SECONDS
 from tests.queue.memory import begin_in
 from tests.queue.planning import Item, find_files, level_of, longest_first, plan, take
+from tests.queue.preloading import shared_interpreters
 from tests.queue.report import CACHED, CHECKED_IN, Report, check_in, read_durations, write_durations
 from tests.queue.worker import Worker
 
@@ -120,7 +121,9 @@ async def _run_all(files: list[str], options: argparse.Namespace) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, queue.interrupt)
-    await queue.run()
+    with shared_interpreters() as variables:
+        os.environ |= variables
+        await queue.run()
     passed = queue.report.close()
     for directory in {scratch, memory}:
         if not any(directory.iterdir()):

@@ -1,6 +1,7 @@
 """Starts our programs as forks of one interpreter that has imported them (tests/programs/preloaded.py)."""
 
 import atexit
+import hashlib
 import json
 import os
 import select
@@ -13,11 +14,14 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from tests.queue.family import MARK
 from tests.support.waits.deadline import WAIT_SECONDS
 from tests.support.waits.stopped import wait_stopped
 from tests.support.waits.waiting import count_as_child
 
+ROOT = Path(__file__).resolve().parents[3]
 SERVER = "tests.programs.preloaded"
+SHARED = "TEST_QUEUE_PRELOADED"  # environment: the directory with the sockets of interpreters that a queue shares
 ROOM = "-" * 1000  # an argument, in which a program can show its own command line
 MODULES = ("services.cli.", "tests.programs.seven_services", "tests.programs.container_command")
 STREAMS = ("stdin", "stdout", "stderr")
@@ -25,13 +29,26 @@ MAX_MESSAGE_BYTES = 1 << 17
 REPORT = struct.Struct("<qd")  # a process ID or exit code, and CPU seconds
 
 
+def server_command(descriptor: int, modules: tuple[str, ...]) -> list[str]:
+    """Return the command of an interpreter that imports these modules and serves this socket."""
+    return [sys.executable, "-m", SERVER, str(descriptor), ROOM, *modules]
+
+
+def socket_name(modules: tuple[str, ...]) -> str:
+    """Return the name of the socket of the interpreter that has imported these modules for a whole queue."""
+    return hashlib.sha256(" ".join(modules).encode()).hexdigest()[:16]
+
+
 @cache
 def _server(modules: tuple[str, ...]) -> socket.socket:
-    """Return the socket of the interpreter that has imported these modules, which ends with this process."""
+    """Return the socket of an interpreter that has imported these modules, which ends with this process: a fork of the
+    one that the queue shares, or without a queue one of its own."""
+    if (shared := _connect(modules)) is not None:
+        return shared
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        command = [sys.executable, "-m", SERVER, str(theirs.fileno()), ROOM, *modules]
-        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=Path(__file__).resolve().parents[3])
+        command = server_command(theirs.fileno(), modules)
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT)
 
     def stop() -> None:
         ours.close()
@@ -39,6 +56,27 @@ def _server(modules: tuple[str, ...]) -> socket.socket:
 
     atexit.register(stop)
     return ours
+
+
+def _connect(modules: tuple[str, ...]) -> socket.socket | None:
+    """Return a connection with the interpreter of the queue; None without a queue."""
+    if not (directory := os.environ.get(SHARED)):
+        return None
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.connect(f"{directory}/{socket_name(modules)}")
+        connection.send(os.environ[MARK].encode())
+    except OSError:  # the queue has ended, or is on another machine
+        connection.close()
+        return None
+
+    def stop() -> None:
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(1)  # the fork answers nothing; it ends
+        connection.close()
+
+    atexit.register(stop)
+    return connection
 
 
 class Preloaded:

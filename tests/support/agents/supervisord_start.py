@@ -13,7 +13,7 @@ from services.frame.preloading import _MODULES
 from tests.support.agents.preloaded import Preloaded
 
 _SUPERVISORD = "supervisor.supervisord"
-_LOADED = (_SUPERVISORD, "supervisor.rpcinterface", *_MODULES)
+LOADED = (_SUPERVISORD, "supervisor.rpcinterface", *_MODULES)
 
 
 def start_supervisord(
@@ -32,7 +32,7 @@ def start_supervisord(
             command[1:],
             (stdin, stdout, stderr),
             environment,
-            modules=_LOADED,
+            modules=LOADED,
             command_line=(sys.executable, *command),
         )
     finally:
