@@ -17,6 +17,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 _GREEN = "def test_green():\n    pass\n"
 _RED = "def test_red():\n    assert 1 == 2, 'the reason'\n"
 _SKIPPED = "import pytest\ndef test_skipped():\n    pytest.skip('needs another disk')\n"
+_RECORDS = "def test_records(record_property):\n    record_property('seconds', 2.5)\n"
 _COLLECTED_NEVER = "import no_such_module_anywhere\n"
 _KILLED = (
     "import os, signal\ndef test_before():\n    pass\ndef test_killed():\n    os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -195,6 +196,15 @@ def test_marked_tests_run_once_more_with_a_variable_of_the_environment(tmp_path:
     assert code == 1
     assert failed(output) == ["test_marked.py::test_once_more (NEWER=1)"]
     assert output.endswith("\n3 passed, 1 failed\n")
+
+
+def test_what_a_test_records_is_in_its_junit_file(tmp_path: Path) -> None:
+    """As the checks in a machine do (tests/machine/seconds.py), also in `make night`."""
+    write(tmp_path, records=_RECORDS)
+    code, output = run(tmp_path)
+    assert code == 0, output
+    [file] = (tmp_path / "build").glob("*.xml")
+    assert '<property name="seconds" value="2.5"' in file.read_text()
 
 
 def test_a_path_that_does_not_exist_is_a_clear_line(tmp_path: Path) -> None:
