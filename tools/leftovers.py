@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from bus.messages.streams import SERVICES
 from services.volume.adapters.mounts import mount_table
+from shared.host.address_translation import remove_address_translation
 
 CGROUPS = Path("/sys/fs/cgroup")
 RESULTS = Path("/var/lib/cni/results")  # libcni records here what it set up
@@ -191,29 +191,8 @@ def remove_network(bridge: str) -> None:
             record.unlink()
     if Path(f"/sys/class/net/{bridge}/bridge").is_dir():
         subprocess.run(["ip", "link", "delete", bridge], capture_output=True, check=False)
-    remove_address_translation(bridge)
-
-
-def address_translation(bridge: str) -> list[list[str]]:
-    """Return the NAT rules that CNI wrote for pods of this network, as iptables' own words; each names the network."""
-    listed = subprocess.run(["iptables", "-w", "-t", "nat", "-S"], capture_output=True, check=False, text=True)
-    named = f'name: \\"{bridge}\\"'
-    return [shlex.split(line) for line in listed.stdout.splitlines() if line.startswith("-A ") and named in line]
-
-
-def remove_address_translation(bridge: str) -> None:
-    """Remove these rules and the chain of each pod, which a pod that was not torn down leaves behind."""
-    rules = address_translation(bridge)
-    chains = {rule[rule.index("-j") + 1] for rule in rules if "-j" in rule}
-    for rule in rules:
-        _nat("-D", *rule[1:])
-    for chain in sorted(name for name in chains if name.startswith("CNI-")):
-        _nat("-F", chain)
-        _nat("-X", chain)
-
-
-def _nat(*words: str) -> None:
-    subprocess.run(["iptables", "-w", "-t", "nat", *words], capture_output=True, check=False)
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        remove_address_translation(bridge)
 
 
 def check_marker(home: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from services.volume.adapters.mounts import mount_table
+from shared.host.address_translation import address_translation
 from tests.support.agents.first_run_home import home_of_our_own, run_clean
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools import leftovers
@@ -65,7 +66,7 @@ def traces_of(home: Path, bridge: str) -> list[str]:
     """Processes, mounts, interfaces, cgroups and CNI records that still carry this home or its network."""
     found = [f"process {pid}" for pid in (*leftovers.agent_processes_of(home), *leftovers.shims_of(home))]
     found += [str(mount) for mount in mount_table() if f"{home}/" in str(mount)]
-    found += [" ".join(rule) for rule in leftovers.address_translation(bridge)]
+    found += address_translation(bridge)
     found += [f"bridge {bridge}"] if Path(f"/sys/class/net/{bridge}").exists() else []
     for record in leftovers.RESULTS.glob("*"):
         with suppress(FileNotFoundError):  # of a pod of another test

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from services.volume.adapters.mounts import mount_table
 from shared.cri.client import CriRuntime
+from shared.host.address_translation import address_translation
 from tests.support.agents.world import World
-from tools.leftovers import address_translation, cgroups_of, directories_below, shims_of
+from tools.leftovers import cgroups_of, directories_below, shims_of
 
 NETNS = Path("/run/netns")
 
@@ -27,7 +28,7 @@ async def leftovers(
         "cgroups": _pod_cgroups(home.name),
         "netns": [name for name in namespaces if (NETNS / name).exists()],
         "ports of the bridge": [p.name for p in Path(f"/sys/class/net/{bridge}/brif").glob("*")],
-        "address translation": [" ".join(rule) for rule in address_translation(bridge)],
+        "address translation": address_translation(bridge),
         "shims": [str(pid) for pid in shims_of(containerd_directory)],
         "logs": [path.name for path in (home / "log" / "pods").glob("*")],
         "log links": [path.name for path in (home / "log" / "containers").glob("*")],

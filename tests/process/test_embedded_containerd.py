@@ -15,6 +15,7 @@ from services.bootstrap.adapters.containerd_host import look
 from services.bootstrap.adapters.containerd_process import find_containerd
 from services.bootstrap.core.containerd_config import render_config
 from shared.config.effective import EmbeddedContainerd
+from shared.host.address_translation import address_translation
 from shared.model.frozen_copy import replace
 from tests.process.supervised import Agent, alive, eventually
 from tests.support.installed.debian_containerd import INSTALLED, NEWEST, SUITES, fetch_programs
@@ -141,6 +142,16 @@ def test_one_that_is_no_longer_configured_is_ended_by_the_next_supervisord(agent
     agent.configure()
     agent.start()
     eventually(lambda: not alive(keeper) and not alive(containerd), "keeper and containerd end")
+
+
+def test_nat_rules_of_pods_that_are_gone_are_removed_before_it_starts(agent: Agent) -> None:
+    bridge, subnet = network_of_our_own()
+    agent.configure(embedded(bridge, subnet))
+    rule = ("POSTROUTING", "-s", subnet, "-m", "comment", "--comment", f'name: "{bridge}" id: "1"', "-j", "MASQUERADE")
+    subprocess.run(["iptables", "-w", "-t", "nat", "-A", *rule], check=True)
+    agent.start()
+    child(agent)
+    assert address_translation(bridge) == []
 
 
 def test_a_hangup_makes_it_read_its_configuration_again(agent: Agent) -> None:

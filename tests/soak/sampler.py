@@ -14,9 +14,10 @@ from pathlib import Path
 
 from services.volume.adapters.mounts import mount_table
 from shared.cri.client import CriRuntime
+from shared.host.address_translation import address_translation
 from tests.soak.samples import ProcessSample, Sample
 from tests.support.runtime.containerd import PrivateContainerd
-from tools.leftovers import CGROUPS, RESULTS, address_translation, shims_of
+from tools.leftovers import CGROUPS, RESULTS, shims_of
 
 NETNS = Path("/run/netns")
 # Names with a version, a time or a past pod; their number has its own limit.
@@ -62,7 +63,7 @@ class Sampler:
         below = (f"{self._home}/", f"{directory}/")
         interfaces = Path(f"/sys/class/net/{embedded.bridge}/brif")
         bundles = Path(embedded.state) / "io.containerd.runtime.v2.task/k8s.io"
-        rules = [" ".join(rule) for rule in address_translation(embedded.bridge)]
+        rules = address_translation(embedded.bridge)
         cut_short = set(_CUT_SHORT.findall(self._containerd.log.read_text(errors="replace")))
         # A containerd killed between starting a shim and creating its task forgets both: a leak of its own.
         abandoned = {name for name in _names_in(bundles) if not (bundles / name / "init.pid").exists()}

@@ -1,11 +1,11 @@
 """Runs supervisord's program `containerd`, the keeper of the embedded containerd.
 
 The keeper takes the lock `containerd` and watches the containerd that runs. Where none runs, it removes files of libcni
-that a power cut has damaged, writes the configuration that containerd's version reads, starts containerd and saves its
-identity in the run directory. If the keeper is killed, or replaced by that of a newer supervisord, containerd keeps
-running. TERM ends containerd, by SIGKILL after 15 s, but not its shims, and so not the pods. HUP ends it, and
-supervisord starts the keeper again, with the files that bootstrap wrote. It exits with 0, after which supervisord does
-not restart it, only where no containerd is configured.
+that a power cut has damaged and NAT rules of pods that are gone, writes the configuration that containerd's version
+reads, starts containerd and saves its identity in the run directory. If the keeper is killed, or replaced by that of a
+newer supervisord, containerd keeps running. TERM ends containerd, by SIGKILL after 15 s, but not its shims, and so not
+the pods. HUP ends it, and supervisord starts the keeper again, with the files that bootstrap wrote. It exits with 0,
+after which supervisord does not restart it, only where no containerd is configured.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from bus.lock import ServiceLock
 from bus.manifest import prepare_run_dir
 from services.bootstrap.adapters import cni_results
 from services.bootstrap.adapters.containerd_process import ContainerdProcess
+from services.bootstrap.adapters.left_rules import remove_left_rules
 from services.bootstrap.controllers.containerd_files import write_containerd_files
 from services.frame.generation import supervisor_generation
 from services.frame.log_configuration import configure_log
@@ -113,6 +114,7 @@ async def _choose_process(
     if damaged := cni_results.remove_damaged(started_at(1)):  # process 1 shows when the machine booted
         what, names = "a power cut left %d files without content in %s; they are removed: %s", damaged[:_MAX_NAMES]
         log.warning(what, len(damaged), cni_results.DIRECTORY, ", ".join(names))
+    await asyncio.to_thread(remove_left_rules, embedded.bridge)
     try:
         write_containerd_files(config)
     except OSError as error:  # such as a full disk; bootstrap has written them, most likely for the same version
