@@ -100,7 +100,7 @@ def test_what_pods_need_is_prepared_in_the_end_and_nothing_else(reached: Reached
     assert killed or state in ("dies", "silent"), "it was never killed there"
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(4, test=2)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -140,6 +140,7 @@ def driver_fault(rng: Random) -> PluginFault:
 
 
 @pytest.mark.long
+@pytest.mark.share(1, test=2)
 @pytest.mark.parametrize("part", range(4))
 def test_a_disturbed_node_ends_with_the_claims_of_an_undisturbed_one(part: int) -> None:
     before = Path.cwd()

@@ -51,6 +51,7 @@ def test_no_pod_fails_when_the_machine_restarts_and_the_plugin_comes_back_late(k
 
 
 @pytest.mark.long
+@pytest.mark.share(1, test=2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_runs_when_the_power_fails_no_device_is_with_two_pods_or_lost(seed: int) -> None:
     case, chance = draw(seed), Random(f"power {seed}")

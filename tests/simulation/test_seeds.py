@@ -1,30 +1,32 @@
-"""Sixty seeds: whatever fails on the way, a node comes to the end of its undisturbed run."""
+"""Many seeds: whatever fails on the way, a node comes to the end of its undisturbed run."""
 
-import multiprocessing
 import os
 from collections.abc import Iterator
-from multiprocessing.pool import Pool
+from pathlib import Path
 
 import pytest
 
 from tests.simulation.run import clear_memory, in_memory
 from tests.simulation.seeds import work
 
-SEEDS = 60  # each run draws the same; `make night` draws 10000
-PARTS = 12
+SEEDS = 60  # `make night` runs all, and 10000 more
+# Each line and branch of the product that the 60 reach is reached by one of these, or by a test of make quick.
+IN_TEST = frozenset({0, 2, 7, 14, 20, 23, 33, 38, 41, 47, 50, 52})
 
 
-@pytest.fixture(scope="module")
-def workers() -> Iterator[Pool]:
-    """One process per core for all parts: each imports the whole agent."""
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), in_memory, ("test",)) as pool:
-        yield pool
+@pytest.fixture(autouse=True)
+def directory() -> Iterator[None]:
+    before = Path.cwd()
+    in_memory("test")
+    yield
+    os.chdir(before)
     clear_memory("test")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", range(PARTS))
-def test_a_disturbed_node_ends_as_an_undisturbed_one(workers: Pool, part: int) -> None:
-    seeds = range(part * SEEDS // PARTS, (part + 1) * SEEDS // PARTS)
-    failures = [text for _, text, failed in workers.imap_unordered(work, seeds) if failed]
-    assert not failures, "\n".join(failures)
+@pytest.mark.parametrize(
+    "seed", [seed if seed in IN_TEST else pytest.param(seed, marks=pytest.mark.night) for seed in range(SEEDS)]
+)
+def test_a_disturbed_node_ends_as_an_undisturbed_one(seed: int) -> None:
+    _, text, failed = work(seed)
+    assert not failed, text

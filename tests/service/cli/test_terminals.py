@@ -88,7 +88,7 @@ def words_and_arguments(stage: Stage, words: tuple[str, ...]) -> list[str]:
 
 
 @pytest.mark.long
-@pytest.mark.share(8)
+@pytest.mark.share(8, test=3)
 @pytest.mark.parametrize("words", commands(main), ids=" ".join)
 def test_a_pipe_without_utf8_gets_text_without_colours(stage: Stage, words: tuple[str, ...]) -> None:
     # The installed program: an interpreter chooses its encoding when it starts.
@@ -140,7 +140,7 @@ def test_a_command_that_must_not_end_half_way_goes_on_without_output(output: str
     os.close(done)
 
 
-@pytest.mark.share(8)
+@pytest.mark.share(8, test=2)
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
 @pytest.mark.parametrize("words", [("status",), ("pods", "list"), ("explain",), ("exec",)], ids=" ".join)
 def test_a_command_without_standard_streams_ends_as_with_them(

@@ -219,13 +219,6 @@ async def hostile_pods_come_and_go(
 
 
 @pytest.mark.long
-async def test_a_small_hostile_pod_of_each_kind_holds_up_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await hostile_pods_come_and_go(tmp_path, monkeypatch, total=SMALL * len(KINDS), largest=SMALL)
-
-
-@pytest.mark.long
 @pytest.mark.timeout(900)
 async def test_ten_megabytes_of_hostile_pods_hold_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await hostile_pods_come_and_go(tmp_path, monkeypatch, total=10 << 20, largest=LARGEST_POD)

@@ -112,7 +112,7 @@ class DeviceWorld:
                 assert not ids or prepared[-1] == ids
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(4, test=3)
 @pytest.mark.parametrize("seed", [*range(40), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(40, 400))])
 def test_no_device_is_with_two_pods_and_a_running_pod_keeps_its_own(seed: int) -> None:
     world = DeviceWorld(seed)

@@ -24,7 +24,7 @@ from tests.unit.podsync.oracle.random_pods import RUNTIME, Drawn, draw_pod
 Json = dict[str, Any]
 NIGHT = bool(os.environ.get("NIGHT"))
 FIRST = int(os.environ.get("FIRST_SEED", "0"))
-PODS = 20_000  # drawn by `make test`
+PODS = 20_000  # `make test` draws a third of them
 _PARTS = 10
 _LONG = pytest.mark.long
 PARTS = [part if part == 0 else pytest.param(part, marks=_LONG) for part in range(_PARTS * (50 if NIGHT else 1))]
@@ -36,6 +36,7 @@ def drawn_pods(part: int) -> "list[tuple[int, Drawn]]":
     return [(seed, draw_pod(random.Random(seed))) for seed in seeds]
 
 
+@pytest.mark.share(1, test=3)
 @pytest.mark.parametrize("part", PARTS)
 def test_actions_statuses_phase_class_and_resources_are_those_of_the_reference(part: int) -> None:
     for seed, drawn in drawn_pods(part):

@@ -137,7 +137,7 @@ class ClaimWorld:
             self.volume.act()
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(4, test=3)
 @pytest.mark.parametrize("seed", [*range(40), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(40, 400))])
 def test_pods_start_and_end_with_their_claims_and_leave_none(seed: int) -> None:
     world = ClaimWorld(seed)

@@ -13,10 +13,15 @@ from tests.unit.volume.oracle.compared_node import ComparedNode
 
 NIGHT = bool(os.environ.get("NIGHT"))
 FIRST = int(os.environ.get("FIRST_SEED", "0"))
-HISTORIES = 6_000  # drawn by `make test`; each is compared after each of its 5 to 50 events
+HISTORIES = 6_000  # `make test` draws a third of them; each is compared after each of its 5 to 50 events
 _PARTS = 12
-_LONG = pytest.mark.long
-PARTS = [part if part == 0 else pytest.param(part, marks=_LONG) for part in range(_PARTS * (50 if NIGHT else 1))]
+# Each line and branch of the product that all parts reach is reached by one of these, or by a test of make quick.
+IN_TEST = frozenset({0, 2, 5, 8})
+_LONG, _NIGHT = pytest.mark.long, pytest.mark.night
+PARTS = [
+    part if part == 0 else pytest.param(part, marks=_LONG if part in IN_TEST else (_LONG, _NIGHT))
+    for part in range(_PARTS * (50 if NIGHT else 1))
+]
 
 
 @pytest.mark.parametrize("part", PARTS)
