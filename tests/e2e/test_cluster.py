@@ -9,6 +9,7 @@ import pytest_asyncio
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.support.agents.agent import NODE
+from tests.support.agents.behaviour import PLANE
 from tests.support.agents.conditions import is_ready
 from tests.support.clusters.cluster import Cluster
 from tests.support.clusters.cluster_witness import Witness
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     directory: Path = tmp_path_factory.mktemp("cluster")
-    async with Cluster(directory, plane={"feature_gates": {"BoundServiceAccountTokenVolume": True}}) as running:
+    async with Cluster(directory, plane=PLANE) as running:
         yield running
 
 

@@ -26,6 +26,7 @@ from shared.kube import paths
 from shared.model.objects import Object
 from tests.fakes.cri_proxy import CriProxy, of_pod
 from tests.support.agents.agent import NODE
+from tests.support.agents.behaviour import PLANE
 from tests.support.agents.world import World
 from tests.support.clusters.cluster import Cluster
 from tests.support.installed.chosen_programs import chosen_suite, runs_in_docker
@@ -206,7 +207,6 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     directory: Path = tmp_path_factory.mktemp("c")
     containerd: Any = ProxiedDocker(directory) if runs_in_docker() else ProxiedContainerd(directory)
     config = {"clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local"}
-    plane = {"feature_gates": {"BoundServiceAccountTokenVolume": True}}
     async with AsyncExitStack() as stack:
         stack.push_async_callback(containerd.stop)
         if (started := containerd.start()) is not None:
@@ -215,7 +215,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
         proxy = await stack.enter_async_context(CriProxy(containerd.endpoint, directory / "p.sock"))
         containerd.proxy = proxy
         stack.callback(containerd.go_direct)
-        running = Cluster(directory, containerd=containerd, config=config, plane=plane, world=EmulatesRecorded)
+        running = Cluster(directory, containerd=containerd, config=config, plane=PLANE, world=EmulatesRecorded)
         cluster = await stack.enter_async_context(running)
         await make_space(cluster)
         stage = await stack.enter_async_context(Stage(cluster, proxy))

@@ -8,6 +8,7 @@ leaves in build/tests: a log and a junit file of each process, and durations.tsv
 import argparse
 import asyncio
 import os
+import re
 import shutil
 import signal
 import sys
@@ -31,9 +32,8 @@ class Queue:
 
     def __init__(self, files: list[str], options: argparse.Namespace, scratch: Path, memory: Path) -> None:
         self._known = read_durations(CHECKED_IN, CACHED)
-        self._items = longest_first(
-            [*plan(files, self._known, marks=options.marks), *_plan_again(files, options.also, self._known)]
-        )
+        first = plan(files, self._known, lent=_lent(files), marks=options.marks)
+        self._items = longest_first([*first, *_plan_again(files, options.also, self._known)])
         self._options, self._scratch, self._memory = options, scratch, memory
         self._running: set[Worker] = set()
         self._number = 0
@@ -86,8 +86,20 @@ def _plan_again(files: list[str], also: list[str], known: Mapping[str, float]) -
     items: list[Item] = []
     for again, _, mark in (each.rpartition(":") for each in also):
         marked = [file for file in files if f"mark.{mark}" in (ROOT / file).read_text()]
-        items += plan(marked, known, again=again, marks=mark)
+        items += plan(marked, known, lent=_lent(marked), again=again, marks=mark)
     return items
+
+
+def _lent(files: list[str]) -> dict[str, str]:
+    """Return the files whose clusters can have one control plane after the other, with what it is made with."""
+    found: dict[str, str] = {}
+    for file in files:
+        text = (ROOT / file).read_text()
+        if re.search(r"agents\.behaviour import .*\b(Node|PLANE)\b", text):
+            found[file] = "feature gates"
+        elif "clusters.cluster import Cluster" in text and "plane=" not in text:
+            found[file] = "no arguments"
+    return found
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

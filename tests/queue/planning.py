@@ -1,7 +1,8 @@
 """Decides which test files one process runs, and in which order. Pure but for `find_files`, which lists a directory.
 
 A file that takes long has a process of its own. Short files of one level share a process, for each process costs two
-to three seconds of a core until it has imported the product. What shares one node or one machine stays in one process.
+to three seconds of a core until it has imported the product. What shares one node or one machine stays in one process,
+and files that can have one control plane after the other share a process for longer than others.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ TOGETHER = (
 # Levels whose tests need a core all the time, while those of the others wait for real time about half of it.
 _COMPUTING = ("unit", "service", "simulation", "architecture")
 MIN_ITEM_SECONDS = 110.0  # short files are put together until they are expected to take so long
+MIN_LENT_SECONDS = 240.0  # the same for files that can have one control plane after the other
 # What a file is expected to take whose duration is not known, in seconds.
 EXPECTED = {
     "unit": 0.2, "service": 0.4, "architecture": 1.5, "simulation": 3.0, "process": 4.0, "e2e": 8.0,
@@ -94,27 +96,37 @@ def take(items: list[Item], *, computing: bool) -> Item:
     return items.pop(next(fits, 0))
 
 
-def plan(files: Iterable[str], durations: Mapping[str, float], *, again: str = "", marks: str = "") -> list[Item]:
-    """Return the items that run these tests of `files`, the one that is expected to take longest first."""
-    open_items: dict[str, list[str]] = {}  # what has to stay together or is still short -> its files
+def plan(
+    files: Iterable[str],
+    durations: Mapping[str, float],
+    *,
+    lent: Mapping[str, str] | None = None,
+    again: str = "",
+    marks: str = "",
+) -> list[Item]:
+    """Return the items that run these tests of `files`, the one that is expected to take longest first.
+
+    `lent`: those of the files that can have one control plane after the other, and its kind."""
+    open_items: dict[tuple[str, str], list[str]] = {}  # what has to stay together or is still short -> its files
     items: list[Item] = []
 
     def seconds_of(members: Iterable[str]) -> float:
         return sum(expected_seconds(file, durations, again) for file in members)
 
-    def close(key: str) -> None:
+    def close(key: tuple[str, str]) -> None:
         members = tuple(open_items.pop(key))
         items.append(Item(level_of(members[0]), members, seconds_of(members), again, marks))
 
     for file in sorted(files):
         shared = next((place for place in TOGETHER if Path(file).is_relative_to(place)), None)
+        key = (shared, "") if shared else (level_of(file), (lent or {}).get(file, ""))
+        enough = MIN_LENT_SECONDS if key[1] else MIN_ITEM_SECONDS
         seconds = expected_seconds(file, durations, again)
-        if shared is None and seconds >= MIN_ITEM_SECONDS:
+        if shared is None and seconds >= enough:
             items.append(Item(level_of(file), (file,), seconds, again, marks))
             continue
-        key = shared or level_of(file)
         open_items.setdefault(key, []).append(file)
-        if shared is None and seconds_of(open_items[key]) >= MIN_ITEM_SECONDS:
+        if shared is None and seconds_of(open_items[key]) >= enough:
             close(key)
     for key in list(open_items):
         close(key)

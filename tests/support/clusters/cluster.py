@@ -22,6 +22,7 @@ from tests.support.agents.agent import NODE
 from tests.support.agents.conditions import is_ready
 from tests.support.agents.world import World, busybox_pod
 from tests.support.clusters.control_plane import ControlPlane
+from tests.support.clusters.shared_control_plane import control_plane
 from tests.support.runtime.containerd import PrivateContainerd
 from tests.support.waits.deadline import WAIT_SECONDS
 from tests.support.waits.looks import pause_after
@@ -31,8 +32,10 @@ _STABLE_SECONDS, _START_SECONDS = 0.1, 0.2
 
 
 class Cluster:
-    """`plane`: further arguments of ControlPlane; `config`: KubeletConfiguration fields; `flags`: of the kubelet;
-    `kubeconfig`: makes the one to join with, not one with a client certificate; `world`: how the agent starts."""
+    """`plane`: further arguments of ControlPlane; without any it may be one that has served earlier tests.
+
+    `config`: KubeletConfiguration fields; `flags`: of the kubelet; `kubeconfig`: makes the one to join with, not one
+    with a client certificate; `world`: how the agent starts."""
 
     def __init__(
         self,
@@ -56,7 +59,8 @@ class Cluster:
     async def __aenter__(self) -> Self:
         try:
             (self.directory / "plane").mkdir(exist_ok=True)
-            self.plane = await self._stack.enter_async_context(ControlPlane(self.directory / "plane", **self._plane))
+            plane = control_plane(self.directory / "plane", **self._plane)
+            self.plane = await self._stack.enter_async_context(plane)
             config = {**joined_config(str(self.plane.ca_file)), **self._config}
             make = self._kubeconfig or (lambda plane: plane.kubeconfig_for_node(NODE))
             flags = (f"--kubeconfig={make(self.plane)}", *self._flags)

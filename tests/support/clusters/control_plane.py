@@ -26,6 +26,7 @@ from shared.kube.interface import ApiClient, ApiStatusError
 from tests.support.agents.free_ports import free_ports
 from tests.support.clusters.control_plane_certificates import Authority, write_kubeconfig
 from tests.support.clusters.control_plane_programs import FLAGS_OF_1_20, READY_TIMEOUT, Programs
+from tests.support.clusters.control_plane_store import Contents, put_back, read_first
 from tests.support.installed import ran_versions
 from tests.support.installed.chosen_programs import first_line
 from tests.support.installed.lacking import lack
@@ -57,7 +58,8 @@ class ControlPlane:
 
     `kubelet_ca`: the authority the API server checks kubelets' serving certificates with; without it, it does not.
     `audit`: keep the log that `requests_by_user` counts. `controllers`: as for kube-controller-manager's flag.
-    `address`: of this machine, where the API server listens.
+    `address`: of this machine, where the API server listens. `place`: another directory for the files of its
+    programs, which may then serve one test after the other (`shared_control_plane`).
     """
 
     def __init__(
@@ -70,44 +72,67 @@ class ControlPlane:
         audit: bool = False,
         controllers: str = "*",
         address: str = "127.0.0.1",
+        place: Path | None = None,
         api_server_flags: Mapping[str, str] | None = None,
         controller_manager_flags: Mapping[str, str] | None = None,
     ) -> None:
-        self.directory = directory
+        self.directory = directory  # for kubeconfigs and what else a test has of it
+        self._place = place or directory
         self._folder = folder or assets()
         self._address = address
         self._kubelet_ca, self._audit, self._controllers = kubelet_ca, audit, controllers
         self._api_server_flags = dict(api_server_flags or {})
         self._controller_manager_flags = dict(controller_manager_flags or {})
         self._etcd_port, self._peer_port, self._port = free_ports(3)
-        self._programs = Programs(self._folder, directory, feature_gates or {})
+        self._programs = Programs(self._folder, self._place, feature_gates or {})
         self._clients: list[KubeClient] = []
         self.kubectl_program: Path | None = None  # None = the one of the folder
         self.kubectl_server = ""  # a URL in front of the API server
         self._ran: ran_versions.Ran | None = None
         self._audit_from = 0
+        self._first: Contents = {}
+        self.hurt = False  # whether its API server was stopped or paused
 
     async def __aenter__(self) -> Self:
-        self.authority = Authority(self.directory / "pki")
-        self._server_pair = self.authority.issue("server", "kube-apiserver", serving=(*_NAMES, self._address))
-        self.kubelet_client_pair = self.authority.issue("kubelet-client", "kube-apiserver-kubelet", "system:masters")
-        self._admin_pair = self.authority.issue("admin", "admin", "system:masters")
-        self._token_pair = self.authority.signing_key("service-accounts")
-        user = _pair_user(self._admin_pair)
-        self.kubeconfig = self._kubeconfig("admin", user)
-        self.admin: ApiClient = self._client("admin", self._admin_pair)
         try:
-            await self._start_etcd()
-            await self.start_api_server()
-            self._start_controller_manager()
-            await self._until_pods_may_be_made()
-            self._ran = ran_versions.begin_use(
-                "API server", ran_versions.extract_version(self._programs.version("kube-apiserver"))
-            )
+            await self.begin(self.directory)
         except BaseException:
             await self._end()
             raise
         return self
+
+    async def begin(self, directory: Path) -> None:
+        """Begin the use by a test, whose kubeconfigs are below `directory`: start the controllers, and before the first
+        use etcd and the API server."""
+        if not self._first:
+            await self._start()
+        self.directory, self.kubectl_program, self.kubectl_server = directory, None, ""
+        self.kubeconfig = self._kubeconfig("admin", _pair_user(self._admin_pair))
+        self.admin: ApiClient = self._client("admin", self._admin_pair)
+        self._start_controller_manager()
+        await self._until_pods_may_be_made()
+        version = ran_versions.extract_version(self._programs.version("kube-apiserver"))
+        self._ran = ran_versions.begin_use("API server", version)
+
+    async def end_use(self) -> None:
+        """End the use by a test: the controllers and the connections end."""
+        if self._ran is not None:
+            ran_versions.end_use(self._ran)
+            self._ran = None
+        for client in self._clients:
+            await client.close()
+        self._clients.clear()
+        await self._programs.kill("kube-controller-manager")
+
+    async def put_back(self) -> None:
+        """After `end_use`, let the API server hold what it held as it was new; only resource versions count on."""
+        await put_back(self._etcd_url, self._first)
+        if self._audit:
+            self.forget_requests()
+
+    def kill(self) -> None:
+        """Kill all programs that run, from any event loop or none."""
+        self._programs.kill_all()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -192,11 +217,11 @@ class ControlPlane:
         public, private = self._token_pair
         kubelet_certificate, kubelet_key = self.kubelet_client_pair
         flags = {
-            "etcd-servers": f"http://127.0.0.1:{self._etcd_port}",
+            "etcd-servers": self._etcd_url,
             "bind-address": self._address,
             "secure-port": str(self._port),
             "insecure-port": "0",
-            "cert-dir": str(self.directory),
+            "cert-dir": str(self._place),
             "tls-cert-file": str(certificate),
             "tls-private-key-file": str(key),
             "client-ca-file": str(self.ca_file),
@@ -218,8 +243,8 @@ class ControlPlane:
         if self._kubelet_ca is not None:
             flags["kubelet-certificate-authority"] = str(self._kubelet_ca)
         if self._audit:
-            (self.directory / "audit-policy.yaml").write_text(_AUDIT_POLICY)
-            flags["audit-policy-file"] = str(self.directory / "audit-policy.yaml")
+            (self._place / "audit-policy.yaml").write_text(_AUDIT_POLICY)
+            flags["audit-policy-file"] = str(self._place / "audit-policy.yaml")
             flags["audit-log-path"] = str(self._audit_log)
         self._programs.start("kube-apiserver", {**flags, **self._api_server_flags})
         context = ssl.create_default_context(cafile=str(self.ca_file))
@@ -228,18 +253,20 @@ class ControlPlane:
 
     async def stop_api_server(self) -> None:
         """End the API server at once, as a power cut would; etcd and the controllers stay."""
+        self.hurt = True
         await self._programs.kill("kube-apiserver")
 
     async def lose_everything(self) -> None:
         """Restart with an empty store, as after the loss of etcd's disk. Versions count from one again."""
         await self.stop_api_server()
         await self._programs.kill("etcd")
-        shutil.rmtree(self.directory / "etcd")
+        shutil.rmtree(self._place / "etcd")
         await self._start_etcd()
         await self.start_api_server()
 
     def pause(self) -> None:
         """Send SIGSTOP to the API server: connections stay open and get no answers."""
+        self.hurt = True
         self._programs.signal("kube-apiserver", signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -274,13 +301,27 @@ class ControlPlane:
         return self._programs.log(program)
 
     @property
+    def _etcd_url(self) -> str:
+        return f"http://127.0.0.1:{self._etcd_port}"
+
+    @property
     def _audit_log(self) -> Path:
-        return self.directory / "audit.log"
+        return self._place / "audit.log"
+
+    async def _start(self) -> None:
+        self.authority = Authority(self._place / "pki")
+        self._server_pair = self.authority.issue("server", "kube-apiserver", serving=(*_NAMES, self._address))
+        self.kubelet_client_pair = self.authority.issue("kubelet-client", "kube-apiserver-kubelet", "system:masters")
+        self._admin_pair = self.authority.issue("admin", "admin", "system:masters")
+        self._token_pair = self.authority.signing_key("service-accounts")
+        await self._start_etcd()
+        await self.start_api_server()
+        self._first = await read_first(self._etcd_url)
 
     async def _start_etcd(self) -> None:
-        client, peer = (f"http://127.0.0.1:{port}" for port in (self._etcd_port, self._peer_port))
+        client, peer = self._etcd_url, f"http://127.0.0.1:{self._peer_port}"
         flags = {
-            "data-dir": str(self.directory / "etcd"),
+            "data-dir": str(self._place / "etcd"),
             "listen-client-urls": client,
             "advertise-client-urls": client,
             "listen-peer-urls": peer,
@@ -322,13 +363,8 @@ class ControlPlane:
             await asyncio.sleep(0.05)
 
     async def _end(self) -> None:
-        if self._ran is not None:
-            ran_versions.end_use(self._ran)
-            self._ran = None
-        for client in self._clients:
-            await client.close()
-        for program in ("kube-controller-manager", "kube-apiserver", "etcd"):
-            await self._programs.kill(program)
+        await self.end_use()
+        await asyncio.to_thread(self.kill)
 
     def _client(self, name: str, pair: tuple[Path, Path]) -> KubeClient:
         run_dir = self.directory / "clients" / name

@@ -104,6 +104,13 @@ class Programs:
             process.kill()
             await asyncio.to_thread(process.wait)
 
+    def kill_all(self) -> None:
+        """Send SIGKILL to all programs that run and wait for their ends."""
+        for process in self._processes.values():
+            process.kill()
+        while self._processes:
+            self._processes.popitem()[1].wait()
+
 
 def _environment() -> dict[str, str]:
     """Return the environment of these programs. GOGC lets Go collect garbage seldom: it takes a fifth of the CPU time

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.queue.planning import EXPECTED, MIN_ITEM_SECONDS, plan, take
+from tests.queue.planning import EXPECTED, MIN_ITEM_SECONDS, MIN_LENT_SECONDS, plan, take
 
 _NAMES = st.sampled_from(
     [f"tests/{level}/test_{number}.py" for level in ("unit", "e2e", "e2e/behaviour", "machine") for number in range(9)]
@@ -42,6 +42,17 @@ def test_what_shares_a_node_or_a_machine_stays_in_one_process_however_long_it_ta
     assert [item.files for item in plan(files, dict.fromkeys(files, 100.0))] == [
         tuple(sorted(files[:20])),
         tuple(sorted(files[20:])),
+    ]
+
+
+def test_files_that_have_one_control_plane_after_the_other_share_a_process_for_longer_and_with_no_others() -> None:
+    files = [f"tests/e2e/test_{n}.py" for n in range(9)]
+    items = plan(files, dict.fromkeys(files, MIN_LENT_SECONDS / 3 - 1), lent=dict.fromkeys(files[::2], "kind"))
+    assert sorted(item.files for item in items) == [
+        ("tests/e2e/test_0.py", "tests/e2e/test_2.py", "tests/e2e/test_4.py", "tests/e2e/test_6.py"),
+        ("tests/e2e/test_1.py", "tests/e2e/test_3.py"),
+        ("tests/e2e/test_5.py", "tests/e2e/test_7.py"),
+        ("tests/e2e/test_8.py",),
     ]
 
 
