@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, convert, to_builtins
 
-from shared.config.effective import EffectiveConfig
 from shared.files.atomic import sync_directory, write_atomically
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what the child does not need
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+    from shared.config.effective import EffectiveConfig
 
 _TIMEOUT_SECONDS = 120.0  # RSA keys take long on a busy machine
 
@@ -67,12 +68,12 @@ class PairReport(Struct, frozen=True, kw_only=True):
         return _version(file) in self.made
 
 
-def is_self_signed(config: EffectiveConfig) -> bool:
+def is_self_signed(config: "EffectiveConfig") -> bool:
     """Return whether the agent makes the serving pair of this configuration itself."""
     return config.tls_cert_file == f"{config.cert_dir}/kubelet.crt" and not config.server_tls_bootstrap
 
 
-def pair_request(config: EffectiveConfig, *, checks_only: bool = False) -> PairRequest:
+def pair_request(config: "EffectiveConfig", *, checks_only: bool = False) -> PairRequest:
     """Return the request for the files of this configuration. CertificateKeeper handles pairs of the API server."""
     asked_for = config.server_tls_bootstrap
     return PairRequest(
