@@ -1,8 +1,10 @@
 """Where the temporary files of tests that compute are: in memory, for the files of a unit test live for milliseconds.
 
-Each run has a directory of its own there. One that was killed could not remove it: the next run does.
+Each run has a directory of its own there, and its lock while it runs. One that was killed could not remove it: the next
+run does.
 """
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -17,14 +19,41 @@ _PREFIX = "bulkhead-tests-"
 
 def begin_in(memory: Path = MEMORY) -> Path | None:
     """Remove what runs that have ended left in `memory`, and return a new directory there, None where it has no room
-    for files of tests or is not writable."""
-    for left in memory.glob(f"{_PREFIX}*"):
-        owner = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if not Path(f"/proc/{owner}").exists():
-            remove(left)
-    if not os.access(memory, os.W_OK) or shutil.disk_usage(memory).free < MIN_FREE_BYTES:
+    for files of tests or is not writable. The directory is locked until this process ends."""
+    if not os.access(memory, os.W_OK):
         return None
-    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=memory))
+    everything = _open(memory)
+    try:
+        fcntl.flock(everything, fcntl.LOCK_EX)  # else another run takes a directory that has no lock yet for a left one
+        for left in memory.glob(f"{_PREFIX}*"):
+            _remove_left(left)
+        if shutil.disk_usage(memory).free < MIN_FREE_BYTES:
+            return None
+        directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=memory))
+        fcntl.flock(_open(directory), fcntl.LOCK_EX)
+        return directory
+    finally:
+        os.close(everything)
+
+
+def _open(directory: Path) -> int:
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+
+
+def _remove_left(directory: Path) -> None:
+    """Remove the directory of a run that has ended. A lock tells that also of a run in another PID namespace."""
+    try:
+        lock = _open(directory)
+    except FileNotFoundError:
+        return  # its run has ended just now, and removed it
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    else:
+        remove(directory)
+    finally:
+        os.close(lock)
 
 
 def remove(directory: Path) -> None:
