@@ -39,7 +39,7 @@ def read_node_facts(config: EffectiveConfig, resources: NodeResources, *, cgroup
     memory_qos = cgroup_v2 and enabled(config.feature_gates, "MemoryQoS")
     return NodeFacts(
         node_name=config.node_name,
-        node_ips=concrete_ips(config.node_ips) or default_route_addresses(),
+        node_ips=concrete_ips(config.node_ips) or _routed_address(config.node_ips),
         root_dir=config.root_dir,
         pod_logs_dir=config.pod_logs_dir,
         release=config.emulated_version,
@@ -168,6 +168,12 @@ def kernel_version() -> tuple[int, int]:
     """Return the version of the kernel, such as (6, 1); (0, 0) where its release has no such form."""
     match = _KERNEL.match(platform.release())
     return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _routed_address(node_ips: tuple[str, ...]) -> tuple[str, ...]:
+    """Return our address on a default route, one at most as the Node has it: IPv4 first, or IPv6 with --node-ip=::."""
+    routed = sorted(default_route_addresses(), key=lambda ip: (":" in ip) != ("::" in node_ips))
+    return tuple(routed[:1])
 
 
 def concrete_ips(ips: tuple[str, ...]) -> tuple[str, ...]:

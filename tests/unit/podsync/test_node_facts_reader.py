@@ -19,6 +19,24 @@ def test_the_node_has_as_many_processes_as_the_lower_of_the_kernels_limits(
     assert node_facts_reader.read_node_capacity(config).pids == min(int(pid_max), int(threads_max))
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ((), ("192.0.2.2",)),
+        (("0.0.0.0",), ("192.0.2.2",)),
+        (("::",), ("fd00::2",)),
+        (("192.0.2.9", "fd00::9"), ("192.0.2.9", "fd00::9")),
+    ],
+)
+def test_without_a_node_ip_pods_of_the_host_network_have_one_address_as_the_node_has(
+    monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], found: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(node_facts_reader, "default_route_addresses", lambda: ("192.0.2.2", "fd00::2"))
+    config = EffectiveConfig(node_name="n", root_dir="/r", run_dir="/r", log_dir="/r", cert_dir="/r", node_ips=given)
+    facts = node_facts_reader.read_node_facts(config, NodeResources(capacity={}, allocatable={}), cgroup_v2=True)
+    assert facts.node_ips == found
+
+
 @pytest.mark.parametrize("has_swap_controller", [True, False])
 def test_swap_can_be_limited_on_v2_where_our_own_cgroup_has_the_file(
     monkeypatch: pytest.MonkeyPatch, has_swap_controller: bool
