@@ -222,17 +222,19 @@ async def test_a_full_disk_costs_unused_images_before_it_costs_a_pod(tmp_path: P
         for name, pinned in (("old:1", False), ("pause:1", True)):
             runtime.images[name] = ImageStatus(id=f"id-{name}", size=500 * MIB, repo_tags=(name,), pinned=pinned)
         stage.disk = 50 * MIB
-        removed = runtime.remove_image
+        remove, evicted_before = runtime.remove_image, {}
 
         async def remove_image(image_id: str) -> None:
-            await removed(image_id)
+            evicted_before[image_id] = stage.evicted()
+            await remove(image_id)
             stage.disk += 500 * MIB if enough else 0
 
         runtime.remove_image = remove_image  # type: ignore[method-assign]
         await stage.read()
         await stage.until(lambda: "old:1" not in runtime.images)
-        assert {"busybox:1", "pause:1"} <= set(runtime.images)
+        assert evicted_before["id-old:1"] == [] and "pause:1" in runtime.images
         if enough:
+            assert "busybox:1" in runtime.images
             await stage.read()
             assert stage.evicted() == [] and stage.pressed() == ["DiskPressure"]
         else:
