@@ -57,8 +57,9 @@ class Roots:
         path.chmod(0o755)
 
     def start(self) -> "subprocess.Popen[str]":
+        others = {name: value for name, value in os.environ.items() if not name.startswith("MACHINE_")}
         variables = {
-            **os.environ, "PATH": f"{self.directory}/bin:{os.environ['PATH']}", "PLACE": str(self.directory),
+            **others, "PATH": f"{self.directory}/bin:{os.environ['PATH']}", "PLACE": str(self.directory),
             "XDG_CACHE_HOME": str(self.directory / "cache"),
         }  # fmt: skip
         return subprocess.Popen(

@@ -5,6 +5,7 @@ import ast
 import asyncio
 import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -146,6 +147,17 @@ async def test_a_shared_interpreter_has_a_fork_with_the_mark_of_each_item_that_e
         assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (one, other)), WAIT_SECONDS)
         assert Path(f"/proc/{root}").exists()
     assert not Path(f"/proc/{root}").exists()
+
+
+@pytest.mark.root
+@pytest.mark.no_runtime
+def test_a_process_in_a_namespace_of_its_own_shares_no_interpreter_of_the_queue() -> None:
+    command = [sys.executable, "-c", "from tests.support.agents.preloaded import *; print(socket_name(MODULES))"]
+    inside, outside = (
+        subprocess.run([*first, *command], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.strip()
+        for first in (["unshare", "--pid", "--fork"], [])
+    )
+    assert outside == servers.socket_name(servers.MODULES) and outside != inside
 
 
 def test_what_reads_the_environment_when_it_is_imported_is_imported_again() -> None:

@@ -106,7 +106,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     split = arguments.index("--") if "--" in arguments else len(arguments)
     parser = argparse.ArgumentParser(prog="python -m tests.queue", description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="*", default=["tests"], help="test files and directories (default: tests)")
-    parser.add_argument("--workers", type=int, default=5 * (os.cpu_count() or 1) // 2, help="processes at a time")
+    parser.add_argument("--workers", type=int, default=3 * (os.cpu_count() or 1), help="processes at a time")
     parser.add_argument("-m", dest="marks", default="", help="an expression of marks, as for pytest")
     again = "run the tests with this mark once more with this variable of the environment; may be repeated"
     parser.add_argument("--also", action="append", default=[], metavar="NAME=VALUE:MARK", help=again)

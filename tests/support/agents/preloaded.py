@@ -24,6 +24,7 @@ SERVER = "tests.programs.preloaded"
 SHARED = "TEST_QUEUE_PRELOADED"  # environment: the directory with the sockets of interpreters that a queue shares
 ROOM = "-" * 1000  # an argument, in which a program can show its own command line
 MODULES = ("services.cli.", "tests.programs.seven_services", "tests.programs.container_command")
+_NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 STREAMS = ("stdin", "stdout", "stderr")
 MAX_MESSAGE_BYTES = 1 << 17
 REPORT = struct.Struct("<qd")  # a process ID or exit code, and CPU seconds
@@ -35,8 +36,10 @@ def server_command(descriptor: int, modules: tuple[str, ...]) -> list[str]:
 
 
 def socket_name(modules: tuple[str, ...]) -> str:
-    """Return the name of the socket of the interpreter that has imported these modules for a whole queue."""
-    return hashlib.sha256(" ".join(modules).encode()).hexdigest()[:16]
+    """Return the name of the socket of the interpreter that has imported these modules for a whole queue. A process in
+    other namespaces gets another name, and so finds none: a fork would have those of the queue."""
+    namespaces = [str(Path("/proc/self/ns", name).readlink()) for name in _NAMESPACES]
+    return hashlib.sha256(" ".join([*modules, *namespaces]).encode()).hexdigest()[:16]
 
 
 @cache
