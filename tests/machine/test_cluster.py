@@ -161,6 +161,10 @@ async def test_a_reboot_keeps_the_pods(cluster: MachineCluster) -> None:
 
     after = await cluster.wait_pod("web", again, "to run again", 5 * WAIT_SECONDS)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert (await cluster.node())["status"]["nodeInfo"]["bootID"] == cluster.machine.boot_id
+
+    async def booted() -> bool:  # the status of a pod may be written before that of the node
+        return bool((await cluster.node())["status"]["nodeInfo"]["bootID"] == cluster.machine.boot_id)
+
+    await cluster.wait_for(booted, "the Node to show the boot", 5 * WAIT_SECONDS)
     await cluster.wait_node_ready()
     await wait_done(cluster)
