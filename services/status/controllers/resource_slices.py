@@ -44,10 +44,11 @@ class ResourceSlices:
         failures = 0
         while True:
             self._changed.clear()
+            began = self._clock.monotonic()
             error = await self._delete()
             failures = failures + 1 if error else 0
-            now = self._clock.monotonic()
-            wait = self._removals.next_due(now) - now
+            # What has become due since `began` may have been too late for this turn, and is due at once.
+            wait = max(0.0, self._removals.next_due(began) - self._clock.monotonic())
             if error:
                 wait = min(wait, RETRIES.delay(failures, JITTER * self._chance()))
             # A node without drivers has no slices, unless its last driver left while no process was there.
