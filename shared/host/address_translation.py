@@ -35,8 +35,9 @@ def remove_address_translation(network: str) -> int:
 def render_removal(rules: list[str]) -> str:
     """Return what iptables-restore reads in order to remove these rules and the chains of pods that they name."""
     named = {word for rule in rules for word in (rule.split()[1], rule.rpartition(" -j ")[2].split()[0])}
-    chains = sorted(name for name in named if name.startswith("CNI-") and not name.startswith(_SHARED))
-    single = [f"-D{rule.removeprefix('-A')}" for rule in rules if rule.split()[1] not in chains]
+    of_pods = {name for name in named if name.startswith("CNI-") and not name.startswith(_SHARED)}
+    single = [f"-D{rule.removeprefix('-A')}" for rule in rules if rule.split()[1] not in of_pods]
+    chains = sorted(of_pods)
     lines = ["*nat", *single, *(f"-F {chain}" for chain in chains), *(f"-X {chain}" for chain in chains), "COMMIT"]
     return "".join(f"{line}\n" for line in lines)
 

@@ -23,7 +23,7 @@ _KINDS = "namespaces,nodes,pods,services,clusterroles,clusterrolebindings,priori
 
 
 def shown(plane: ControlPlane) -> dict[str, Object]:
-    """What the API server shows, by kind and name."""
+    """Return what the API server shows, by kind and name."""
     found = json.loads(plane.kubectl("get", _KINDS, "--all-namespaces", "--output", "json").stdout)["items"]
     for one in found:
         del one["metadata"]["resourceVersion"]

@@ -23,7 +23,8 @@ remove_left_rules(sys.argv[1], Path(sys.argv[2]))
 
 
 class Network:
-    """A network namespace with rules, and a directory in the place of /sys/class/net. `kind`: of iptables."""
+    """Has a network namespace with NAT rules, and a directory that stands for /sys/class/net. `kind` of iptables is nft
+    or legacy."""
 
     def __init__(self, holder: int, kind: str, directory: Path) -> None:
         self._enter = ("nsenter", f"--net=/proc/{holder}/ns/net")
@@ -54,7 +55,7 @@ class Network:
                           "--dports", "80", "-j", target)  # fmt: skip
 
     def remove_left(self) -> str:
-        """Run what is tested; the lines of its log."""
+        """Run what is tested, and return what it has logged."""
         environment = {**os.environ, "PATH": f"{self._programs}:{os.environ['PATH']}"}
         command = (*self._enter, sys.executable, "-c", REMOVE, BRIDGE, str(self.interfaces))
         return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout

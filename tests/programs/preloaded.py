@@ -124,7 +124,8 @@ def take_the_command_line(words: list[str]) -> None:
 
 
 def take_the_mark(mark: str) -> None:
-    """Let /proc show this mark, by which the family of an item is found, in the place of the one in the environment."""
+    """Replace the mark in the environment of this process, also where /proc reads it: by it the family of an item is
+    found (tests/queue/family.py)."""
     start, end = places_of_words()[2:]
     before = os.environ[MARK].encode()
     place = start + ctypes.string_at(start, end - start).index(f"{MARK}=".encode() + before) + len(f"{MARK}=")

@@ -1,6 +1,6 @@
-"""A plug-in of pytest for a process that ends after its tests: `pytest -p tests.queue.ending`.
+"""Ends the process of pytest right after its tests: a plug-in, `pytest -p tests.queue.ending`.
 
-The process ends without freeing its memory: to free the syntax trees of the architecture tests and thousands of
+The memory is not freed before: to free the syntax trees of the architecture tests and thousands of
 collected tests takes seconds.
 """
 

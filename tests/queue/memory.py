@@ -1,4 +1,5 @@
-"""Where the temporary files of tests that compute are: in memory, for the files of a unit test live for milliseconds.
+"""Chooses the directory for the temporary files of tests that compute. It is in memory, for these files live for
+milliseconds.
 
 Each run has a directory of its own there, and its lock while it runs. One that was killed could not remove it: the next
 run does.
@@ -18,8 +19,8 @@ _PREFIX = "bulkhead-tests-"
 
 
 def begin_in(memory: Path = MEMORY) -> Path | None:
-    """Remove what runs that have ended left in `memory`, and return a new directory there, None where it has no room
-    for files of tests or is not writable. The directory is locked until this process ends."""
+    """Remove what runs that have ended left in `memory`, and return a new directory there. It is locked until this
+    process ends. None is returned where `memory` has no room for files of tests or is not writable."""
     if not os.access(memory, os.W_OK):
         return None
     everything = _open(memory)

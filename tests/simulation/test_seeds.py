@@ -10,7 +10,7 @@ from tests.simulation.run import clear_memory, in_memory
 from tests.simulation.seeds import work
 
 SEEDS = 60  # `make night` runs all, and 10000 more
-# Each line and branch of the product that the 60 reach is reached by one of these, or by a test of make quick.
+# When these were chosen, one of them or a test of make quick reached each line and branch that the 60 reach.
 IN_TEST = frozenset({0, 2, 7, 14, 20, 23, 33, 38, 41, 47, 50, 52})
 
 

@@ -62,7 +62,7 @@ def _server(modules: tuple[str, ...]) -> socket.socket:
 
 
 def _connect(modules: tuple[str, ...]) -> socket.socket | None:
-    """Return a connection with the interpreter of the queue; None without a queue."""
+    """Return a connection with the interpreter that the queue shares, or None where there is no queue."""
     if not (directory := os.environ.get(SHARED)):
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -68,7 +68,7 @@ def lending(place: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def control_plane(directory: Path, **arguments: Any) -> AsyncIterator[ControlPlane]:
-    """Yield a control plane whose kubeconfigs are below `directory`; `arguments` as for ControlPlane."""
+    """Yield a control plane whose kubeconfigs are below `directory`. The `arguments` are those of ControlPlane."""
     if not _lenders:
         async with ControlPlane(directory, **arguments) as plane:
             yield plane
@@ -78,5 +78,7 @@ async def control_plane(directory: Path, **arguments: Any) -> AsyncIterator[Cont
         await plane.begin(directory)
         yield plane
     finally:
-        await plane.end_use()
-        await _lenders[-1].take_back(plane, arguments)
+        try:
+            await plane.end_use()
+        finally:
+            await _lenders[-1].take_back(plane, arguments)

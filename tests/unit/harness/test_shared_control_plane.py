@@ -50,6 +50,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Double]:
         return found[-1]
 
     monkeypatch.setattr(shared_control_plane, "ControlPlane", make)
+    monkeypatch.setattr(shared_control_plane, "_lenders", [])  # without that of tests/e2e in the same process
     return found
 
 
