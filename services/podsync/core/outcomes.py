@@ -121,9 +121,11 @@ def succeeded(tracked: TrackedPod, event: CallDone, now: float) -> TrackedPod:
             return _observed(replace(tracked, retry=retry), result, at)
         case EndTasks(left=left, refusal=refusal):
             retry = replace(tracked.retry, removal_at=0.0, refusals=0, endings=tracked.retry.endings + 1)
-            text = f"{left} could not be removed, and its task was ended by the runtime's task service: {refusal}"
-            tracked = replace(tracked, retry=retry).with_event("Warning", "FailedSync", text, "")
-            return _observed(tracked, result, at)
+            tracked = _observed(replace(tracked, retry=retry), result, at)
+            if refusal:
+                text = f"{left} could not be removed, and its task was ended by the runtime's task service: {refusal}"
+                tracked = tracked.with_event("Warning", "FailedSync", text, "")
+            return tracked
         case ResizePod():
             return _with_resources(_resized(tracked, event.call), result)
         case ReleasePod():

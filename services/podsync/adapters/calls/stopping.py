@@ -199,12 +199,13 @@ async def remove_sandboxes(operations: PodOperations, call: RemoveSandboxes) -> 
 
 
 async def end_tasks(operations: PodOperations, call: EndTasks, view: PodView) -> None:
-    """End the runtime's own tasks of what it refuses to remove through CRI. Raises the first RuntimeCallError."""
+    """End the runtime's own tasks, which keep it from a removal through CRI. Raises the first RuntimeCallError."""
     failures = await _try_all(operations.runtime.end_task(task_id) for task_id in call.ids)
-    outcome = f"its task cannot be ended either: {failures[0]}" if failures else "its task was ended"
-    log.warning(
-        "the runtime refuses to remove %s of pod %s: %s; %s", call.left, view.description, call.refusal, outcome
-    )
+    if call.refusal:
+        outcome = f"its task cannot be ended either: {failures[0]}" if failures else "its task was ended"
+        log.warning(
+            "the runtime refuses to remove %s of pod %s: %s; %s", call.left, view.description, call.refusal, outcome
+        )
     if failures:
         raise failures[0]
 

@@ -220,7 +220,7 @@ class RemoveSandboxes(Call, frozen=True, kw_only=True):
 class EndTasks(Call, frozen=True, kw_only=True):
     """Kill and delete the tasks of these containers or sandboxes (ids) through the runtime's task service below CRI:
     the runtime refuses to remove them while they have a task. `left`: describes them in messages; `refusal`: its
-    error."""
+    error, "" = none: starts of a pod that ends were interrupted, and may have left a task."""
 
     ids: tuple[str, ...]
     left: str

@@ -5,6 +5,8 @@ again, the end of the task by the runtime's own task service, then the sandbox's
 lost one.
 """
 
+from collections.abc import Iterable
+
 from services.podsync.core.pod.instructions import Call, EndTasks, LookAtPod, RemoveContainers, RemoveSandboxes
 from services.podsync.core.pod.observed_in_runtime import outdated
 from services.podsync.core.pod.step import Step
@@ -12,6 +14,7 @@ from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.container_kill import spec_grace
 from services.podsync.core.sync.stopping import kill_everything
 from shared.model.frozen_copy import replace
+from shared.model.runtime import Container
 
 MAX_REFUSALS = 2  # of the removal in a row, before the tasks are ended
 MAX_ENDINGS = 3  # of the tasks without a successful removal, before the container is left behind
@@ -37,6 +40,16 @@ def end_tasks(tracked: TrackedPod, removal: Call) -> EndTasks | None:
     return EndTasks(uid=tracked.uid, ids=ids, left=_listed(names), refusal=tracked.retry.removal_error)
 
 
+def end_lost_tasks(tracked: TrackedPod) -> EndTasks | None:
+    """Return the call that ends the tasks of interrupted starts before the volumes of the pod are unmounted and its
+    cgroup is destroyed; None = there are none, or it was tried. A task that is left uses the volumes, and containerd
+    2.1 may keep the directory of one whose process the end of the cgroup kills, until it is started again."""
+    lost = (*tracked.observed.interrupted, *tracked.observed.left_behind)
+    if not lost or tracked.retry.endings:
+        return None
+    return EndTasks(uid=tracked.uid, ids=tuple(c.id for c in lost), left=_listed(_names(lost)), refusal="")
+
+
 def go_on_beside(tracked: TrackedPod) -> Step | None:
     """Return the step of a pod with interrupted containers that nothing has removed: it continues with other instances,
     in a new sandbox where that ends nothing else of the pod. None = the removal is tried (again)."""
@@ -51,12 +64,16 @@ def go_on_beside(tracked: TrackedPod) -> Step | None:
         stop = kill_everything(tracked, spec_grace(tracked))
         if stop is not None:  # after it, the removal is tried once more
             return Step(tracked=replace(tracked, retry=replace(tracked.retry, refusals=0)), call=stop)
-    names = _listed([f"container {c.name} ({c.id[:12]})" for c in lost])
-    text = f"{names} cannot be removed and was left behind, the pod goes on beside it: {tracked.retry.removal_error}"
+    names, why = _listed(_names(lost)), tracked.retry.removal_error
+    text = f"{names} cannot be removed and was left behind, the pod goes on beside it: {why}"
     saved = replace(tracked.saved, left_behind=(*still_there, *(c.id for c in lost)))
     retry = replace(tracked.retry, refusals=0, endings=0)
     tracked = replace(tracked, saved=saved, retry=retry, observed=outdated(tracked.observed))
     return Step(tracked=tracked, call=LookAtPod(uid=tracked.uid), events=[("Warning", "FailedSync", text, "")])
+
+
+def _names(containers: Iterable[Container]) -> list[str]:
+    return [f"container {c.name} ({c.id[:12]})" for c in containers]
 
 
 def _listed(names: list[str]) -> str:

@@ -123,6 +123,33 @@ def test_a_pod_that_ends_tries_to_remove_what_it_has_left_behind() -> None:
     assert play.containers["u1"] == [] and play.sandboxes["u1"] == [] and "u1" not in play.disk
 
 
+@pytest.mark.parametrize("ends_tasks", [True, False])
+def test_the_task_of_a_pod_that_ends_is_ended_before_its_volumes_and_its_cgroup_go(ends_tasks: bool) -> None:
+    """podsync has not seen a refusal of the removal since it was started again, when the pod is dropped."""
+    play = cut_off(a_pod(), ends_tasks=ends_tasks)
+    play.start()
+    play.log.clear()
+    play.drop("u1")
+    play.later(60)
+    assert play.log.count("EndTasks") == 1 or not ends_tasks
+    assert play.log.index("EndTasks") < play.log.index("ReleasePod")
+    assert play.tasks_left == (set() if ends_tasks else {"c002"})
+    assert not [event for event in play.events if "could not be removed" in event]
+
+
+def test_the_end_of_a_pod_waits_for_a_runtime_that_is_away_and_not_for_a_task_that_does_not_end() -> None:
+    for code, is_released in (("Unavailable", False), ("DeadlineExceeded", True)):
+        play = cut_off(a_pod())
+        play.fail_always["EndTasks"] = (code, "")
+        play.log.clear()
+        play.drop("u1")
+        play.later(60)
+        assert ("ReleasePod" in play.log) is is_released
+        play.fail_always.clear()
+        play.later(200)
+        assert "u1" not in play.disk and not play.tasks_left
+
+
 def test_what_else_runs_of_the_pod_goes_on() -> None:
     pod = a_pod(containers=[a_container("other"), a_container("c")])
     play = Play(ends_tasks=False)
