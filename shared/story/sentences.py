@@ -24,7 +24,7 @@ _CALLS = {
     "KillPod": "all containers and the sandbox are stopped",
     "RemoveContainers": "dead containers are removed",
     "RemoveSandboxes": "dead sandboxes are removed",
-    "EndTasks": "what the runtime may have left behind of {left} was ended by its task service",
+    "EndTasks": "whatever the runtime had left behind of {left} was ended by its task service",
     "ReleasePod": "the pod's cgroup is gone",
     "RemovePodLogs": "the pod's logs are removed",
 }
@@ -44,7 +44,7 @@ _ATTEMPTS = {
     "PreparePod": "making the pod's directories and cgroup",
     "RemoveContainers": "removing dead containers",
     "RemoveSandboxes": "removing dead sandboxes",
-    "EndTasks": "ending what the runtime may have left behind of {left}",
+    "EndTasks": "ending whatever the runtime has left behind of {left}",
 }
 _STATES = {
     "sync": "admitted: the pod is to run",

@@ -48,7 +48,7 @@ from services.podsync.core.pod.saved import with_container, with_containers, wit
 from services.podsync.core.pod.step import Step
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.kills_and_starts import decide_sandbox
-from services.podsync.core.sync.left_behind import MAX_ENDINGS
+from services.podsync.core.sync.left_behind import MAX_ENDINGS, MAX_UNANSWERED_ENDINGS
 from services.podsync.core.sync.post_start import with_start_over
 from services.podsync.core.sync.pre_stop import drop_unbegun_hooks, without_begun_hooks
 from shared.model.frozen_copy import replace
@@ -275,7 +275,9 @@ def failed(tracked: TrackedPod, event: CallFailed, now: float) -> TrackedPod:
             return replace(tracked, retry=retry)
         case EndTasks():
             # A timeout counts, too: a process that the kernel cannot kill may never end.
-            endings = tracked.retry.endings + (event.code not in ("Unavailable", "Canceled"))
+            tries = sum(tracked.retry.failures_of(EndTasks, away=away) for away in (True, False))
+            answered = event.code not in ("Unavailable", "Canceled")
+            endings = tracked.retry.endings + (answered or tries > MAX_UNANSWERED_ENDINGS)
             if event.code == "Unimplemented":  # the runtime is not containerd
                 endings = max(MAX_ENDINGS, endings)
             # Too much of the pod is left behind already, or the pod ends.

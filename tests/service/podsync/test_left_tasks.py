@@ -35,6 +35,19 @@ async def test_tasks_that_keep_containers_from_being_removed_are_all_ended_and_n
 
 
 @on_virtual_time
+async def test_an_end_that_nothing_required_is_named_only_where_it_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    performer = await running(tmp_path, a_container("a"))
+    call = EndTasks(uid=UID, ids=(performer.ids["a"],), left="container a", refusal="")
+    assert isinstance(await performer.perform(call), CallDone) and not caplog.records
+    performer.runtime.fail("EndTask", "Unavailable", "not there")
+    assert isinstance(await performer.perform(call), CallFailed)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "container a" in line and "not there" in line
+
+
+@on_virtual_time
 @pytest.mark.parametrize("fails", [False, True])
 async def test_the_task_of_a_sandbox_ends_before_the_runtime_forgets_the_sandbox(tmp_path: Path, fails: bool) -> None:
     performer = await running(tmp_path)

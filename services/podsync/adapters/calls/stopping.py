@@ -206,6 +206,13 @@ async def end_tasks(operations: PodOperations, call: EndTasks, view: PodView) ->
         log.warning(
             "the runtime refuses to remove %s of pod %s: %s; %s", call.left, view.description, call.refusal, outcome
         )
+    elif failures:
+        log.warning(
+            "the task that an interrupted start may have left of %s of pod %s cannot be ended: %s",
+            call.left,
+            view.description,
+            failures[0],
+        )
     if failures:
         raise failures[0]
 

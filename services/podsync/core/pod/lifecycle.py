@@ -69,7 +69,7 @@ def with_termination(tracked: TrackedPod, *, reason: str, now: float, override: 
         shutdown=None,
     )
     saved = with_containers(saved, lambda container: replace(container, replacing="", held_back=""))
-    retry = replace(tracked.retry, at=0.0, failures={})
+    retry = replace(tracked.retry, at=0.0, removal_at=0.0, refusals=0, endings=0, failures={})
     return moved(replace(tracked, saved=saved, retry=retry), PodState.TERMINATING)
 
 

@@ -6,7 +6,7 @@ from services.podsync.core.pod.awaited_claims import describe_held
 from services.podsync.core.pod.instructions import Call, ReleasePod, RemoveContainers, RemovePodLogs, RemoveSandboxes
 from services.podsync.core.pod.step import Step, StepInputs
 from services.podsync.core.pod.tracked_pod import TrackedPod
-from services.podsync.core.sync.left_behind import end_lost_tasks, end_tasks
+from services.podsync.core.sync.left_behind import end_tasks
 from shared.model.runtime import Container, ContainerState, SandboxState
 
 EVERY = 1 << 31  # number of instances to keep that stands for all
@@ -26,12 +26,8 @@ def remove_when_due(step: Step, dead: Call | None, inputs: StepInputs) -> None:
 
 
 def terminated(tracked: TrackedPod, inputs: StepInputs) -> Step:
-    """Return the next step of a terminated pod: what interrupted starts have left is ended; it waits until its volumes
-    are unmounted and its resource claims unprepared, then its cgroup is destroyed."""
-    if (ending := end_lost_tasks(tracked)) is not None:
-        if (retry_at := tracked.retry.removal_at) > inputs.now:
-            return Step(tracked=tracked, wake_at=retry_at, waits_for=f"the end of what is left of {ending.left}")
-        return Step(tracked=tracked, call=ending)
+    """Return the next step of a terminated pod: it waits until its volumes are unmounted and its resource claims
+    unprepared, then its cgroup is destroyed."""
     if tracked.volumes is not None and tracked.volumes.volumes:
         return Step(tracked=tracked, waits_for="volumes to be unmounted")
     if not inputs.volumes_known and tracked.spec.get("volumes"):

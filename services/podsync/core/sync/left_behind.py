@@ -8,16 +8,17 @@ lost one.
 from collections.abc import Iterable
 
 from services.podsync.core.pod.instructions import Call, EndTasks, LookAtPod, RemoveContainers, RemoveSandboxes
-from services.podsync.core.pod.observed_in_runtime import outdated
-from services.podsync.core.pod.step import Step
+from services.podsync.core.pod.observed_in_runtime import outdated, start_mark
+from services.podsync.core.pod.step import Step, StepInputs
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.container_kill import spec_grace
 from services.podsync.core.sync.stopping import kill_everything
 from shared.model.frozen_copy import replace
-from shared.model.runtime import Container
+from shared.model.runtime import Container, ContainerState
 
 MAX_REFUSALS = 2  # of the removal in a row, before the tasks are ended
 MAX_ENDINGS = 3  # of the tasks without a successful removal, before the container is left behind
+MAX_UNANSWERED_ENDINGS = 20  # in a row, while the runtime answers CRI; more count as endings
 MAX_LEFT_BEHIND = 5  # containers of one pod that the runtime still has
 _MAX_NAMES = 3  # in a text
 
@@ -40,14 +41,25 @@ def end_tasks(tracked: TrackedPod, removal: Call) -> EndTasks | None:
     return EndTasks(uid=tracked.uid, ids=ids, left=_listed(names), refusal=tracked.retry.removal_error)
 
 
-def end_lost_tasks(tracked: TrackedPod) -> EndTasks | None:
-    """Return the call that ends the tasks of interrupted starts before the volumes of the pod are unmounted and its
-    cgroup is destroyed; None = there are none, or it was tried. A task that is left uses the volumes, and containerd
-    2.1 may keep the directory of one whose process the end of the cgroup kills, until it is started again."""
-    lost = (*tracked.observed.interrupted, *tracked.observed.left_behind)
-    if not lost or tracked.retry.endings:
-        return None
-    return EndTasks(uid=tracked.uid, ids=tuple(c.id for c in lost), left=_listed(_names(lost)), refusal="")
+def end_lost_tasks(step: Step, inputs: StepInputs) -> Step:
+    """Return the step of a pod that ends, or where it has nothing else to stop, the one that ends the tasks that its
+    interrupted starts may have left. They use the pod's volumes, devices and CPUs, and containerd 2.1 may keep the
+    directory of a task whose process the removal of the cgroup kills, until containerd is started again."""
+    tracked = step.tracked
+    lost = (*tracked.observed.interrupted, *tracked.observed.left_behind, *_being_started(tracked))
+    if not step.done or not lost or tracked.retry.endings:
+        return step
+    call = EndTasks(uid=tracked.uid, ids=tuple(c.id for c in lost), left=_listed(_names(lost)), refusal="")
+    if tracked.retry.removal_at > inputs.now:
+        waits_for = f"the runtime to end what interrupted starts may have left of {call.left}"
+        return Step(tracked=tracked, wake_at=tracked.retry.removal_at, waits_for=waits_for)
+    return Step(tracked=tracked, call=call)
+
+
+def _being_started(tracked: TrackedPod) -> list[Container]:
+    """Return the instances whose start was requested, and which the runtime shows as created."""
+    created = [c for c in tracked.instances if c.state is ContainerState.CREATED]
+    return [c for c in created if tracked.saved.container(c.name).starting in (c.id, start_mark(c.restart_count))]
 
 
 def go_on_beside(tracked: TrackedPod) -> Step | None:

@@ -25,7 +25,7 @@ from services.podsync.core.sync.collecting import (
 from services.podsync.core.sync.container_kill import spec_grace
 from services.podsync.core.sync.device_health import stop_after_device_failure
 from services.podsync.core.sync.kills_and_starts import PodActions, compute_pod_actions, goes_on
-from services.podsync.core.sync.left_behind import go_on_beside
+from services.podsync.core.sync.left_behind import end_lost_tasks, go_on_beside
 from services.podsync.core.sync.resizing import resize_pod
 from services.podsync.core.sync.starting import run_owed_hook, start_containers
 from services.podsync.core.sync.stopping import (
@@ -64,7 +64,7 @@ def next_step(tracked: TrackedPod, inputs: StepInputs) -> Step:
         case PodState.SYNC:
             return _sync(tracked, inputs)
         case PodState.TERMINATING:
-            return terminating(tracked, inputs)
+            return end_lost_tasks(terminating(tracked, inputs), inputs)
         case PodState.TERMINATED:
             return terminated(tracked, inputs)
         case PodState.FINISHED:

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from services.podsync.core.pod.instructions import EndTasks
+from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
+from services.podsync.core.pod.events import VolumesChanged
+from services.podsync.core.pod.instructions import Call, EndTasks, PublishAdmitted
 from services.podsync.core.sync import left_behind
 from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState
@@ -123,31 +125,96 @@ def test_a_pod_that_ends_tries_to_remove_what_it_has_left_behind() -> None:
     assert play.containers["u1"] == [] and play.sandboxes["u1"] == [] and "u1" not in play.disk
 
 
+def with_volume() -> Pod:
+    mounts = [{"name": "data", "mountPath": "/data"}]
+    return a_pod(containers=[a_container("c", volumeMounts=mounts)], volumes=[{"name": "data", "emptyDir": {}}])
+
+
+def ends_in_order(play: Play) -> list[str]:
+    """Drop the pod. Return what is done until volume may unmount."""
+    play.log.clear()
+    perform, order = play._do, []
+
+    def note(instruction: Any) -> None:
+        if isinstance(instruction, PublishAdmitted) and not instruction.published.volumes.volumes:
+            order.append("volumes are given up")
+        elif isinstance(instruction, Call):
+            order.append(type(instruction).__name__)
+        perform(instruction)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(play, "_do", note)
+        play.drop("u1")
+        play.later(60)
+    return [step for step in order if step not in ("LookAtPod", "RemoveContainers", "RemoveSandboxes")]
+
+
+IN_ORDER = ["KillPod", "EndTasks", "volumes are given up"]  # the cgroup goes after the volumes are unmounted
+MOUNTED = MountedVolumes(uid="u1", volumes={"data": MountedVolume(state=VolumeState.MOUNTED)})
+
+
+def cut_off_with_volume(*, ends_tasks: bool = True) -> Play:
+    play = Play(hang={"StartContainer"}, ends_tasks=ends_tasks)
+    play.want(with_volume())
+    play.handle(VolumesChanged(uid="u1", volumes=MOUNTED))
+    play.run()
+    (lost,) = play.containers["u1"]
+    play.tasks_left.add(lost.id)
+    return play
+
+
+def interrupt(play: Play) -> None:
+    """podsync is started again, after the runtime has undone the start."""
+    play.containers["u1"] = [replace(c, **NEVER_RAN) for c in play.containers["u1"]]
+    play.log.clear()
+    play.start()
+    play.handle(VolumesChanged(uid="u1", volumes=MOUNTED))
+    play.run()
+
+
 @pytest.mark.parametrize("ends_tasks", [True, False])
 def test_the_task_of_a_pod_that_ends_is_ended_before_its_volumes_and_its_cgroup_go(ends_tasks: bool) -> None:
-    """podsync has not seen a refusal of the removal since it was started again, when the pod is dropped."""
-    play = cut_off(a_pod(), ends_tasks=ends_tasks)
-    play.start()
-    play.log.clear()
-    play.drop("u1")
-    play.later(60)
-    assert play.log.count("EndTasks") == 1 or not ends_tasks
-    assert play.log.index("EndTasks") < play.log.index("ReleasePod")
-    assert play.tasks_left == (set() if ends_tasks else {"c002"})
+    play = cut_off_with_volume(ends_tasks=ends_tasks)
+    interrupt(play)
+    assert ends_in_order(play) == IN_ORDER
+    assert bool(play.tasks_left) is not ends_tasks
     assert not [event for event in play.events if "could not be removed" in event]
 
 
-def test_the_end_of_a_pod_waits_for_a_runtime_that_is_away_and_not_for_a_task_that_does_not_end() -> None:
-    for code, is_released in (("Unavailable", False), ("DeadlineExceeded", True)):
-        play = cut_off(a_pod())
-        play.fail_always["EndTasks"] = (code, "")
-        play.log.clear()
-        play.drop("u1")
-        play.later(60)
-        assert ("ReleasePod" in play.log) is is_released
-        play.fail_always.clear()
-        play.later(200)
-        assert "u1" not in play.disk and not play.tasks_left
+def test_the_end_tries_again_what_failed_while_the_pod_ran() -> None:
+    play = cut_off_with_volume()
+    play.fail_always["EndTasks"] = ("Unknown", "ttrpc: closed")
+    interrupt(play)
+    play.later(2)
+    assert "EndTasks" in play.log and play.tasks_left
+    play.fail_always.clear()
+    assert ends_in_order(play) == IN_ORDER and not play.tasks_left
+
+
+def test_a_start_that_the_runtime_has_not_undone_yet_counts_as_interrupted() -> None:
+    play = cut_off_with_volume()
+    play.wanted.clear()
+    play.start()
+    play.wanted["u1"] = with_volume()  # which the sources have not listed when it is dropped
+    assert ends_in_order(play) == IN_ORDER and not play.tasks_left
+
+
+@pytest.mark.parametrize(
+    ("code", "seconds"), [("DeadlineExceeded", (0, 2)), ("Unavailable", (60, 300)), ("Canceled", (60, 600))]
+)
+def test_the_end_waits_for_an_answer_of_the_task_service_and_not_for_ever(code: str, seconds: tuple[int, int]) -> None:
+    play = cut_off(a_pod())
+    play.fail_always["EndTasks"] = (code, "")
+    play.log.clear()
+    began = play.wall
+    play.drop("u1")
+    while "ReleasePod" not in play.log:
+        assert play.wall < began + 3600
+        play.later(1)
+    assert seconds[0] <= play.wall - began <= seconds[1]
+    play.fail_always.clear()
+    play.later(200)
+    assert "u1" not in play.disk and not play.tasks_left
 
 
 def test_what_else_runs_of_the_pod_goes_on() -> None:
