@@ -104,7 +104,7 @@ bench: test-deps assets venv  ## measure the Go kubelet and this one side by sid
 
 machine: venv  ## a Debian with cgroup v2 and systemd that boots in seconds: the package, reboots, power cuts (ARGS="-k package": only that)
 	@tools/install-missing run test machine
-	$(BIN)/pytest --basetemp=$$(mktemp -d -t bulkhead-XXXXXX)/t --durations=0 --durations-min=0.5 tests/machine $(ARGS)
+	$(BIN)/pytest --basetemp=$$(mktemp -d -t bulkhead-XXXXXX)/t --durations=0 --durations-min=0.5 --junit-xml=build/tests/machine.xml tests/machine $(ARGS)
 
 night: venv  ## every test, then what takes hours (tests/night: new seeds, pairs of kills, the long soak); ARGS=--list shows it
 	@NIGHT=1 $(BIN)/python -m tests.night $(ARGS)

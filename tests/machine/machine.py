@@ -16,12 +16,13 @@ from tests.machine.power import Hardware, PowerOn
 from tests.machine.root import Root, cached_root
 from tests.support.installed import ran_versions
 from tests.support.machines.installed_node import CONTAINERD, IMAGES, LOGIN, InstalledNode
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.oci_image import archive, read_busybox
 
 T = TypeVar("T")
 
-_BOOT_SECONDS = 600.0  # at most; one that shows nothing for guest.QUIET_SECONDS has failed before
-_MAX_COMMAND_SECONDS = 1200.0  # `apt install` on a bare root took 600 beside much other work
+_BOOT_SECONDS = 10 * WAIT_SECONDS  # at most; one that shows nothing for guest.QUIET_SECONDS has failed before
+_MAX_COMMAND_SECONDS = 20 * WAIT_SECONDS  # `apt install` on a bare root took 600 beside much other work
 
 
 class Machine(InstalledNode):

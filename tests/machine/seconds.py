@@ -27,12 +27,14 @@ def read_seconds(files: list[Path]) -> dict[tuple[str, str], float]:
 
 
 def render(found: dict[tuple[str, str], float]) -> str:
-    """Return the table, with a row for each file that has the sum of its checks, in the order of the run."""
+    """Return the table, with a row for each file that has the sum of its checks, in the order of the run, and
+    one for all of them."""
     lines = ["| check | seconds |", "|---|---|"]
     for module in dict.fromkeys(module for module, _ in found):
         checks = {name: seconds for (of, name), seconds in found.items() if of == module}
         lines.append(f"| **`{module}.py`** | **{sum(checks.values()):.0f}** |")
         lines += [f"| {name} | {seconds:.1f} |" for name, seconds in checks.items()]
+    lines.append(f"| **all** | **{sum(found.values()):.0f}** |")
     return "\n".join(lines)
 
 

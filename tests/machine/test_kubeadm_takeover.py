@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from tests.machine.kubeadm import BY_HAND, OURS, OWN, PACKAGED_UNIT, KubeadmMachine
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1500)]
 
@@ -110,7 +111,7 @@ async def test_a_node_that_was_taken_over_boots_with_bulkhead_and_its_pods(node:
             name: count + 1 for name, (_, count) in before.items()
         }
 
-    await node.wait_for(again, "pods to run again", 300)
+    await node.wait_for(again, "pods to run again", 5 * WAIT_SECONDS)
     await asyncio.to_thread(node.does, "status", "--wait-ready", "240")
     await node.wait_ready(*PODS)
     assert node.wait_for_one_kubelet() == OURS

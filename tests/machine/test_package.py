@@ -13,6 +13,7 @@ from tests.process.supervised import eventually
 from tests.support.machines import package_steps as steps
 from tests.support.machines.installed_node import CONTAINERD
 from tests.support.machines.release_build import relabelled
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(1800)]
 
@@ -91,7 +92,9 @@ def test_a_soft_reboot_restarts_the_agent_and_ten_pods(machine: Machine) -> None
 def test_a_purge_removes_the_state_when_it_is_answered_so(machine: Machine) -> None:
     for name in PODS:
         machine.remove_pod(name)
-    eventually(lambda: len(machine.states()) == 1 and len(machine.tasks()) == 2, "ten pods have ended", 600)
+    eventually(
+        lambda: len(machine.states()) == 1 and len(machine.tasks()) == 2, "ten pods have ended", 10 * WAIT_SECONDS
+    )
     steps.end_the_pod(machine)
     machine.must("sh", "-c", f"echo {steps.ANSWER} | debconf-set-selections")
     machine.apt("purge", "bulkhead")
@@ -139,4 +142,4 @@ def _wait_until_they_run(machine: Machine) -> None:
             return False
         return list(machine.states().values()) == ["Running"] * (len(PODS) + 1) and len(machine.tasks()) == wanted
 
-    eventually(run, "eleven pods run", 600)
+    eventually(run, "eleven pods run", 10 * WAIT_SECONDS)

@@ -5,6 +5,7 @@ from pathlib import Path
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 from tests.machine.inside import node, pods
+from tests.support.waits.deadline import WAIT_SECONDS
 
 MIB = 1 << 20
 
@@ -89,7 +90,8 @@ def the_levels_above_have_theirs() -> None:
             [values(level(*parts), "cpu.weight", "memory.max") for parts in ((), ("burstable",), ("besteffort",))]
         )
 
-    node.wait(right, lambda: f"{kubepods} and the levels below; found {seen()}", 90)  # written once a minute
+    within = 1.5 * WAIT_SECONDS  # they are written once a minute
+    node.wait(right, lambda: f"{kubepods} and the levels below; found {seen()}", within)
     limit = int(values(level(), "pids.max")["pids.max"])
     kernel = [int(Path(f"/proc/sys/kernel/{name}").read_text()) for name in ("pid_max", "threads-max")]
     assert limit == min(kernel), (limit, kernel)

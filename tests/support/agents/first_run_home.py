@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.support.agents.free_ports import free_ports
 from tests.support.runtime.containerd import network_of_our_own
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools import leftovers
 from tools.home import CHECKOUT
 
@@ -36,5 +37,5 @@ def run_clean(home: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "BULKHEAD_HOME": str(home)}
     command = [sys.executable, "-m", "tools.clean"]
     return subprocess.run(
-        command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, timeout=5 * WAIT_SECONDS, check=False
     )

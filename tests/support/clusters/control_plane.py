@@ -184,7 +184,7 @@ class ControlPlane:
         return self._kubeconfig(name, {"token": token})
 
     def kubectl(
-        self, *args: str, stdin: str | None = None, check: bool = True, timeout: float = 150
+        self, *args: str, stdin: str | None = None, check: bool = True, timeout: float = 2.5 * WAIT_SECONDS
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl as the administrator, with `stdin` for `-f -`. With `check`, a failure is an AssertionError."""
         done = subprocess.run(

@@ -87,12 +87,14 @@ def read_this_machine() -> list[Ran]:
     ]
 
 
-# A machine of the tests runs this: it prints a line for each part that is installed.
+# A machine of the tests runs this: it prints a line for each part that is installed. The package depends on a Python of
+# one version, which need not bring `python3`.
 MACHINE_SCRIPT = """\
 echo "Linux $(uname -r)"
 echo "Debian $(cat /etc/debian_version)"
 systemctl --version | head -n 1
-for program in containerd runc python3; do command -v $program >/dev/null && $program --version | head -n 1; done
+for program in containerd runc; do command -v $program >/dev/null && $program --version | head -n 1; done
+for python in python3 python3.13 python3.12 python3.11; do $python --version 2>/dev/null && break; done
 true
 """
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from tests.support.machines.installed_machine import InstalledMachine
 from tests.support.machines.installed_node import LOGIN
 from tests.support.machines.systemd_machine import SystemdMachine
+from tests.support.waits.deadline import WAIT_SECONDS
 
 PACKAGES = ("dbus", "systemd", "systemd-sysv")
 _DEVICES = "null zero full random urandom tty fuse kmsg"
@@ -105,7 +106,7 @@ class DebianMachine(InstalledMachine):
         """Run `systemctl reboot`, and wait until systemd is on its bus again. What only memory had is gone."""
         assert self._process is not None
         self.call("systemctl", "reboot")
-        self._process.wait(timeout=180)
+        self._process.wait(timeout=3 * WAIT_SECONDS)
         self.pid = 0
         self.stop()  # the cgroups, too: a machine begins without any
         self.start()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.support.machines.installed_node import CONTAINERD, IMAGES, LOGIN, InstalledNode
 from tests.support.machines.systemd_machine import SystemdMachine
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.containerd import import_images
 from tools.home import CHECKOUT
 
@@ -65,7 +66,7 @@ class InstalledMachine(InstalledNode, SystemdMachine):
     def captured(*command: str) -> "subprocess.CompletedProcess[str]":
         """Run a command out here, with nothing to read; return its output."""
         return subprocess.run(
-            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=600
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=10 * WAIT_SECONDS
         )
 
     def last_lines(self) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from shared.cri.interface import Message, Runtime
 from shared.model.runtime import Container, RuntimePod
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.oci_image import BUSYBOX_IMAGE
 
 _uids = itertools.count(1)
@@ -97,7 +98,7 @@ class RealWorld(World):
                 return 0  # it has yet to become the shell, and a program in Go handles every signal
             return int(re.search(r"^SigCgt:\s*(\w+)$", status, re.M)[1], 16)  # type: ignore[index]
 
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + WAIT_SECONDS
         while not caught() >> (signal.SIGTERM - 1) & 1:
             assert time.monotonic() < deadline, f"process {container.pid} does not handle SIGTERM"
             await asyncio.sleep(0.01)
@@ -118,7 +119,7 @@ async def look(world: World, pod: Message) -> RuntimePod:
 
 async def until(world: World, pod: Message, holds: Callable[[RuntimePod], bool]) -> RuntimePod:
     """Look until it holds: a runtime without events shows an exit only when asked."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + WAIT_SECONDS
     while not holds(seen := await look(world, pod)):
         assert time.monotonic() < deadline, f"never came true, last seen: {seen}"
         await asyncio.sleep(0.01)

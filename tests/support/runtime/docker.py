@@ -24,11 +24,11 @@ from shared.cri.client import CriRuntime
 from shared.model.frozen_copy import replace
 from tests.support.installed.debian_containerd import INSTALLED, SUITES, find_programs
 from tests.support.runtime.containerd import network_of_our_own
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.support.waits.stopped import wait_stopped
 from tools import leftovers
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, PAUSE_IMAGE, Image, archive, read_busybox
 
-_START_SECONDS = 60
 _CNI = "/usr/lib/cni"
 _OPTIONS = (
     "--bridge=none",
@@ -111,7 +111,7 @@ class PrivateDocker:
         """Run a shim in this loop, whose settings have these changes; a client of it is what the caller gets."""
         shim = asyncio.create_task(DockerShim(replace(self.settings(), **changes)).run())
         runtime = CriRuntime(f"unix://{self.shim_socket}", request_timeout=60)
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while not self.shim_socket.exists() and not shim.done():
             assert time.monotonic() < deadline
             await asyncio.sleep(0.01)
@@ -163,7 +163,7 @@ class PrivateDocker:
         leftovers.remove_network(self.bridge)
 
     async def _wait_until_it_answers(self) -> None:
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while True:
             engine = Engine(self.endpoint)
             try:

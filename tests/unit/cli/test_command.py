@@ -21,6 +21,7 @@ from services.cli.command import main
 from services.cli.config.commands import split_output
 from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.bootstrap.kubeconfigs import kubeconfig, plugin, write
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -340,7 +341,7 @@ def test_ctrl_c_ends_a_command_whose_output_is_not_read() -> None:
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
         assert process.stdout is not None and process.stderr is not None
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + WAIT_SECONDS
             while not _waits_to_write(process.pid, process.stdout.fileno()):
                 assert time.monotonic() < deadline and process.poll() is None
                 time.sleep(0.01)

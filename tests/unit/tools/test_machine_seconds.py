@@ -26,4 +26,5 @@ def test_each_check_has_its_own_seconds_and_those_of_the_last_run(tmp_path: Path
         "| in the machine: systemd-the pods run | 2.5 |",
         "| **`test_cluster.py`** | **20** |",
         "| it has booted | 20.2 |",
+        "| **all** | **23** |",
     ]
