@@ -129,5 +129,5 @@ def busybox_pod(name: str, *command: str, grace: int = 1, **spec: Any) -> Object
 
 
 def _read(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=WAIT_SECONDS) as answer:
+    with urllib.request.urlopen(url, timeout=WAIT_SECONDS / 6) as answer:
         return bytes(answer.read())

@@ -206,20 +206,16 @@ async def end_tasks(operations: PodOperations, call: EndTasks, view: PodView) ->
         log.warning(
             "the runtime refuses to remove %s of pod %s: %s; %s", call.left, view.description, call.refusal, outcome
         )
-    elif failures:
-        log.warning(
-            "the task that an interrupted start may have left of %s of pod %s cannot be ended: %s",
-            call.left,
-            view.description,
-            failures[0],
-        )
+    elif any(failure.code != "Unimplemented" for failure in failures):  # else the runtime is not containerd
+        text = "what interrupted starts may have left of %s of pod %s cannot be ended: %s"
+        log.warning(text, call.left, view.description, failures[0])
     if failures:
         raise failures[0]
 
 
-async def _try_all(requests: Iterable[Awaitable[None]]) -> list[BaseException]:
+async def _try_all(requests: Iterable[Awaitable[None]]) -> list[RuntimeCallError]:
     """Await the requests one after the other and return their errors; that something is absent is no error."""
-    failures: list[BaseException] = []
+    failures: list[RuntimeCallError] = []
     for request in requests:
         try:
             await unless_absent(request)

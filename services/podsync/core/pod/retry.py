@@ -20,7 +20,8 @@ class Retry(Struct, frozen=True, kw_only=True):
     removal_error: str = ""  # of the newest removal
     # Removals in a row that the runtime refused because of the state of the container or sandbox, without timeouts.
     refusals: int = 0
-    endings: int = 0  # of tasks below CRI since the newest removal that succeeded
+    # Ends of tasks below CRI since the newest removal that succeeded, or since the pod is to end.
+    endings: int = 0
     resize_at: float = 0.0  # before which the pod's cgroup and running containers are not resized
     # Failures in a row, by type of call and whether the runtime was away, which is no failure of the call itself.
     failures: Mapping[tuple[str, bool], int] = field(default_factory=dict)

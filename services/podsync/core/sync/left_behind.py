@@ -2,11 +2,12 @@
 A StartContainer whose caller is killed leaves such a container: the task exists, but CRI does not show it, and neither
 starts, stops nor removes the container ("cannot delete running task"). Three means follow each other: the removal
 again, the end of the task by the runtime's own task service, then the sandbox's stop and another instance beside the
-lost one.
+lost one. When the pod ends, the tasks are ended without a refused removal.
 """
 
 from collections.abc import Iterable
 
+from bus.messages.podsync import PodState
 from services.podsync.core.pod.instructions import Call, EndTasks, LookAtPod, RemoveContainers, RemoveSandboxes
 from services.podsync.core.pod.observed_in_runtime import outdated, start_mark
 from services.podsync.core.pod.step import Step, StepInputs
@@ -18,7 +19,7 @@ from shared.model.runtime import Container, ContainerState
 
 MAX_REFUSALS = 2  # of the removal in a row, before the tasks are ended
 MAX_ENDINGS = 3  # of the tasks without a successful removal, before the container is left behind
-MAX_UNANSWERED_ENDINGS = 20  # in a row, while the runtime answers CRI; more count as endings
+MAX_UNANSWERED_ENDINGS = 20  # tries in a row that the task service did not answer; each further one is an ending
 MAX_LEFT_BEHIND = 5  # containers of one pod that the runtime still has
 _MAX_NAMES = 3  # in a text
 
@@ -42,9 +43,10 @@ def end_tasks(tracked: TrackedPod, removal: Call) -> EndTasks | None:
 
 
 def end_lost_tasks(step: Step, inputs: StepInputs) -> Step:
-    """Return the step of a pod that ends, or where it has nothing else to stop, the one that ends the tasks that its
-    interrupted starts may have left. They use the pod's volumes, devices and CPUs, and containerd 2.1 may keep the
-    directory of a task whose process the removal of the cgroup kills, until containerd is started again."""
+    """Return the step of a pod that ends. Where it is done, return instead one that ends the tasks which interrupted
+    starts of the pod may have left: these tasks use its volumes, devices and CPUs, and containerd 2.1 may keep the
+    directory of a task whose process the removal of the cgroup kills, until containerd is started again. Every ending
+    counts, whether it failed or not."""
     tracked = step.tracked
     lost = (*tracked.observed.interrupted, *tracked.observed.left_behind, *_being_started(tracked))
     if not step.done or not lost or tracked.retry.endings:
@@ -56,8 +58,15 @@ def end_lost_tasks(step: Step, inputs: StepInputs) -> Step:
     return Step(tracked=tracked, call=call)
 
 
+def count_ending(tracked: TrackedPod, call: EndTasks) -> int:
+    """Return `Retry.endings` after one more of them. One that a refused removal caused before the pod was to end is not
+    counted: it named other containers than the pod's end does."""
+    late = bool(call.refusal) and tracked.saved.state is PodState.TERMINATING
+    return tracked.retry.endings + (not late)
+
+
 def _being_started(tracked: TrackedPod) -> list[Container]:
-    """Return the instances whose start was requested, and which the runtime shows as created."""
+    """Return the instances that the runtime shows as created, and whose start may have been requested."""
     created = [c for c in tracked.instances if c.state is ContainerState.CREATED]
     return [c for c in created if tracked.saved.container(c.name).starting in (c.id, start_mark(c.restart_count))]
 

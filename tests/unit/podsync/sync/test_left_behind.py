@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
-from services.podsync.core.pod.events import VolumesChanged
+from services.podsync.core.pod.events import CallDone, CallFailed, VolumesChanged
 from services.podsync.core.pod.instructions import Call, EndTasks, PublishAdmitted
 from services.podsync.core.sync import left_behind
 from shared.model.frozen_copy import replace
@@ -120,8 +120,10 @@ def test_a_pod_that_ends_tries_to_remove_what_it_has_left_behind() -> None:
     play = cut_off(a_pod(), ends_tasks=False)
     play.later(120)
     play.ends_tasks = True
+    play.log.clear()
     play.drop("u1")
     play.later(120)
+    assert play.log.index("EndTasks") < play.log.index("ReleasePod")
     assert play.containers["u1"] == [] and play.sandboxes["u1"] == [] and "u1" not in play.disk
 
 
@@ -189,6 +191,24 @@ def test_the_end_tries_again_what_failed_while_the_pod_ran() -> None:
     assert "EndTasks" in play.log and play.tasks_left
     play.fail_always.clear()
     assert ends_in_order(play) == IN_ORDER and not play.tasks_left
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_ending_that_is_under_way_when_the_pod_is_dropped_is_not_that_of_its_end(fails: bool) -> None:
+    play = cut_off_with_volume()
+    play.hang.add("EndTasks")
+    interrupt(play)
+    play.later(2)
+    (call,) = [call for call in play.calls if isinstance(call, EndTasks)]
+    play.drop("u1")
+    over: dict[str, Any] = {"uid": "u1", "call": call, "completed_at": play.wall}
+    no_answer: dict[str, Any] = {"code": "DeadlineExceeded", "text": "no answer", "description": "no answer"}
+    play.handle(CallFailed(**over, **no_answer) if fails else CallDone(**over))
+    play.log.clear()
+    play.run()
+    play.later(10)
+    assert [step for step in play.log if step in ("KillPod", "EndTasks")] == ["KillPod", "EndTasks"]
+    assert not play.tasks_left
 
 
 def test_a_start_that_the_runtime_has_not_undone_yet_counts_as_interrupted() -> None:
