@@ -181,20 +181,23 @@ def status_of(pod: Object, kind: str = "containerStatuses") -> Object:
 
 
 def runtime_pods() -> dict[str, RuntimePod]:
-    """What the runtime has, asked behind the agent's back, by manifest name; none while it does not answer."""
+    """What the runtime has, asked behind the agent's back, by manifest name. AssertionError with the last error where
+    it does not answer in time: a call fails while containerd is restarted."""
+    socket = _SYSTEM_SOCKET if driver() == "systemd" else _EMBEDDED_SOCKET
+    errors = [""]
 
-    async def ask() -> dict[str, RuntimePod]:
-        runtime = CriRuntime(
-            f"unix://{_SYSTEM_SOCKET if driver() == 'systemd' else _EMBEDDED_SOCKET}", request_timeout=60.0
-        )
+    async def ask() -> list[dict[str, RuntimePod]]:
+        runtime = CriRuntime(f"unix://{socket}", request_timeout=60.0)
         try:
-            return {pod.name.removesuffix(f"-{NAME}"): pod for pod in (await runtime.observe()).values()}
-        except RuntimeCallError:
-            return {}
+            return [{pod.name.removesuffix(f"-{NAME}"): pod for pod in (await runtime.observe()).values()}]
+        except RuntimeCallError as error:
+            errors.append(str(error))
+            return []
         finally:
             await runtime.close()
 
-    return asyncio.run(ask())
+    (found,) = wait(lambda: asyncio.run(ask()), lambda: f"the runtime to list its pods: {errors[-1]}")
+    return found
 
 
 def runtime_pods_alive() -> set[str]:
