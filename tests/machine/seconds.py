@@ -27,8 +27,8 @@ def read_seconds(files: list[Path]) -> dict[tuple[str, str], float]:
 
 
 def render(found: dict[tuple[str, str], float]) -> str:
-    """Return the table, with a row for each file that has the sum of its checks, in the order of the run, and
-    one for all of them."""
+    """Return the table, in the order of the run. A row for each file has the sum of its checks, and the last
+    row the sum of all."""
     lines = ["| check | seconds |", "|---|---|"]
     for module in dict.fromkeys(module for module, _ in found):
         checks = {name: seconds for (of, name), seconds in found.items() if of == module}

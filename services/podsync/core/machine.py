@@ -269,7 +269,7 @@ class PodSync:
         | state | is left when | to |
         |---|---|---|
         | SYNC | the pod has ended | TERMINATING |
-        | TERMINATING | nothing of it runs, not even what an interrupted start may have left | TERMINATED |
+        | TERMINATING | no container of it runs, and the end of lost tasks was tried | TERMINATED |
         | TERMINATED | what it had on the node is removed | FINISHED |
         """
         while True:

@@ -48,7 +48,7 @@ from services.podsync.core.pod.saved import with_container, with_containers, wit
 from services.podsync.core.pod.step import Step
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.kills_and_starts import decide_sandbox
-from services.podsync.core.sync.left_behind import MAX_ENDINGS, MAX_UNANSWERED_ENDINGS, count_ending
+from services.podsync.core.sync.left_behind import after_ending, after_failed_ending
 from services.podsync.core.sync.post_start import with_start_over
 from services.podsync.core.sync.pre_stop import drop_unbegun_hooks, without_begun_hooks
 from shared.model.frozen_copy import replace
@@ -119,13 +119,8 @@ def succeeded(tracked: TrackedPod, event: CallDone, now: float) -> TrackedPod:
         case RemoveContainers() | RemoveSandboxes():
             retry = replace(tracked.retry, removal_error="", refusals=0, endings=0)
             return _observed(replace(tracked, retry=retry), result, at)
-        case EndTasks(left=left, refusal=refusal) as call:
-            retry = replace(tracked.retry, removal_at=0.0, refusals=0, endings=count_ending(tracked, call))
-            tracked = _observed(replace(tracked, retry=retry), result, at)
-            if refusal:
-                text = f"{left} could not be removed, and its task was ended by the runtime's task service: {refusal}"
-                tracked = tracked.with_event("Warning", "FailedSync", text, "")
-            return tracked
+        case EndTasks() as call:
+            return _observed(after_ending(tracked, call), result, at)
         case ResizePod():
             return _with_resources(_resized(tracked, event.call), result)
         case ReleasePod():
@@ -274,17 +269,7 @@ def failed(tracked: TrackedPod, event: CallFailed, now: float) -> TrackedPod:
             retry = replace(tracked.retry, removal_at=retry_at, removal_error=event.text, refusals=refusals)
             return replace(tracked, retry=retry)
         case EndTasks():
-            # A timeout counts, too: a process that the kernel cannot kill may never end.
-            tries = sum(tracked.retry.failures_of(EndTasks, away=away) for away in (True, False))
-            answered = event.code not in ("Unavailable", "Canceled") or tries > MAX_UNANSWERED_ENDINGS
-            endings = count_ending(tracked, call) if answered else tracked.retry.endings
-            if event.code == "Unimplemented":  # the runtime is not containerd
-                endings = max(MAX_ENDINGS, endings)
-            # Too much of the pod is left behind already, or the pod ends.
-            if endings == MAX_ENDINGS + 1 > tracked.retry.endings:
-                text = f"{call.left} cannot be removed, and nothing ends its task: {event.text}"
-                tracked = tracked.with_event("Warning", "FailedSync", text, "")
-            return replace(tracked, retry=replace(tracked.retry, removal_at=retry_at, refusals=0, endings=endings))
+            return after_failed_ending(tracked, call, event.code, event.text, retry_at)
         case ResizePod():
             return _resize_failed(tracked, event, retry_at)
     if isinstance(call, KillContainer | KillPod | RunPodSandbox):  # these failures also end a sync of the kubelet

@@ -35,16 +35,17 @@ async def test_tasks_that_keep_containers_from_being_removed_are_all_ended_and_n
 
 
 @on_virtual_time
-async def test_an_end_that_nothing_required_is_named_only_where_it_fails(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("code", "is_logged"), [("", False), ("Unavailable", True), ("Unimplemented", False)])
+async def test_without_a_refused_removal_only_a_failure_of_the_task_service_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: str, is_logged: bool
 ) -> None:
     performer = await running(tmp_path, a_container("a"))
+    if code:
+        performer.runtime.fail("EndTask", code, "not there")
     call = EndTasks(uid=UID, ids=(performer.ids["a"],), left="container a", refusal="")
-    assert isinstance(await performer.perform(call), CallDone) and not caplog.records
-    performer.runtime.fail("EndTask", "Unavailable", "not there")
-    assert isinstance(await performer.perform(call), CallFailed)
-    (line,) = [record.getMessage() for record in caplog.records]
-    assert "container a" in line and "not there" in line
+    assert isinstance(await performer.perform(call), CallFailed if code else CallDone)
+    lines = [record.getMessage() for record in caplog.records]
+    assert ["container a" in line and "not there" in line for line in lines] == [True] * is_logged
 
 
 @on_virtual_time

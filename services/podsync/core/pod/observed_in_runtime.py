@@ -97,11 +97,16 @@ def start_mark(attempt: int) -> str:
     return f"#{attempt}"
 
 
+def start_was_requested(instance: Container, starting: str) -> bool:
+    """Return whether `SavedContainer.starting` names this instance: its start was requested, or is about to be."""
+    return starting in (instance.id, start_mark(instance.restart_count))
+
+
 def _was_interrupted(instance: Container, starting: str) -> bool:
     """Return whether the start was requested, its outcome was never received, and the container has ended without
     having run: the runtime undoes a start whose caller is gone. It does not count as an attempt."""
     never_ran = instance.state is ContainerState.EXITED and instance.started_at == 0
-    return never_ran and starting in (instance.id, start_mark(instance.restart_count))
+    return never_ran and start_was_requested(instance, starting)
 
 
 def _raised(attempts: Attempts, runtime_pod: RuntimePod) -> Attempts:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.instructions import Call, EndTasks, LookAtPod, RemoveContainers, RemoveSandboxes
-from services.podsync.core.pod.observed_in_runtime import outdated, start_mark
+from services.podsync.core.pod.observed_in_runtime import outdated, start_was_requested
 from services.podsync.core.pod.step import Step, StepInputs
 from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.container_kill import spec_grace
@@ -19,7 +19,7 @@ from shared.model.runtime import Container, ContainerState
 
 MAX_REFUSALS = 2  # of the removal in a row, before the tasks are ended
 MAX_ENDINGS = 3  # of the tasks without a successful removal, before the container is left behind
-MAX_UNANSWERED_ENDINGS = 20  # tries in a row that the task service did not answer; each further one is an ending
+MAX_UNANSWERED_ENDINGS = 20  # tries in a row that the task service did not answer; each further try counts as an ending
 MAX_LEFT_BEHIND = 5  # containers of one pod that the runtime still has
 _MAX_NAMES = 3  # in a text
 
@@ -43,10 +43,10 @@ def end_tasks(tracked: TrackedPod, removal: Call) -> EndTasks | None:
 
 
 def end_lost_tasks(step: Step, inputs: StepInputs) -> Step:
-    """Return the step of a pod that ends. Where it is done, return instead one that ends the tasks which interrupted
-    starts of the pod may have left: these tasks use its volumes, devices and CPUs, and containerd 2.1 may keep the
-    directory of a task whose process the removal of the cgroup kills, until containerd is started again. Every ending
-    counts, whether it failed or not."""
+    """Return the given step of a pod that ends, or where that is done, a step that first ends the tasks which
+    interrupted starts of the pod may have left. Such a task uses the pod's volumes, devices and CPUs, and containerd
+    2.1 may keep its directory where the removal of the cgroup kills its process. The pod waits for one ending, whether
+    it succeeds or fails."""
     tracked = step.tracked
     lost = (*tracked.observed.interrupted, *tracked.observed.left_behind, *_being_started(tracked))
     if not step.done or not lost or tracked.retry.endings:
@@ -58,17 +58,31 @@ def end_lost_tasks(step: Step, inputs: StepInputs) -> Step:
     return Step(tracked=tracked, call=call)
 
 
-def count_ending(tracked: TrackedPod, call: EndTasks) -> int:
-    """Return `Retry.endings` after one more of them. One that a refused removal caused before the pod was to end is not
-    counted: it named other containers than the pod's end does."""
-    late = bool(call.refusal) and tracked.saved.state is PodState.TERMINATING
-    return tracked.retry.endings + (not late)
+def after_ending(tracked: TrackedPod, call: EndTasks) -> TrackedPod:
+    """Return the pod after its tasks were ended, with an event where the runtime had refused a removal. The removal is
+    tried again at once."""
+    retry = replace(tracked.retry, removal_at=0.0, refusals=0, endings=_count_ending(tracked, call))
+    tracked = replace(tracked, retry=retry)
+    if not call.refusal:
+        return tracked
+    text = f"{call.left} could not be removed, and its task was ended by the runtime's task service: {call.refusal}"
+    return tracked.with_event("Warning", "FailedSync", text, "")
 
 
-def _being_started(tracked: TrackedPod) -> list[Container]:
-    """Return the instances that the runtime shows as created, and whose start may have been requested."""
-    created = [c for c in tracked.instances if c.state is ContainerState.CREATED]
-    return [c for c in created if tracked.saved.container(c.name).starting in (c.id, start_mark(c.restart_count))]
+def after_failed_ending(tracked: TrackedPod, call: EndTasks, code: str, error: str, retry_at: float) -> TrackedPod:
+    """Return the pod after its tasks could not be ended: `code` is gRPC's, `error` the text, and `retry_at` in steady
+    seconds the moment of the next removal. A timeout counts, too: a process that the kernel cannot kill may never
+    end."""
+    tries = sum(tracked.retry.failures_of(EndTasks, away=away) for away in (True, False))
+    counts = code not in ("Unavailable", "Canceled") or tries > MAX_UNANSWERED_ENDINGS
+    endings = _count_ending(tracked, call) if counts else tracked.retry.endings
+    if code == "Unimplemented":  # the runtime is not containerd
+        endings = max(MAX_ENDINGS, endings)
+    # Too much of the pod is left behind already, or the pod ends.
+    if endings == MAX_ENDINGS + 1 > tracked.retry.endings:
+        text = f"{call.left} cannot be removed, and nothing ends its task: {error}"
+        tracked = tracked.with_event("Warning", "FailedSync", text, "")
+    return replace(tracked, retry=replace(tracked.retry, removal_at=retry_at, refusals=0, endings=endings))
 
 
 def go_on_beside(tracked: TrackedPod) -> Step | None:
@@ -91,6 +105,19 @@ def go_on_beside(tracked: TrackedPod) -> Step | None:
     retry = replace(tracked.retry, refusals=0, endings=0)
     tracked = replace(tracked, saved=saved, retry=retry, observed=outdated(tracked.observed))
     return Step(tracked=tracked, call=LookAtPod(uid=tracked.uid), events=[("Warning", "FailedSync", text, "")])
+
+
+def _count_ending(tracked: TrackedPod, call: EndTasks) -> int:
+    """Return `Retry.endings` after one more of them. One that a refused removal caused before the pod was to end is not
+    counted: it named other containers than the pod's end does."""
+    late = bool(call.refusal) and tracked.saved.state is PodState.TERMINATING
+    return tracked.retry.endings + (not late)
+
+
+def _being_started(tracked: TrackedPod) -> list[Container]:
+    """Return the instances that the runtime shows as created, and whose start may have been requested."""
+    created = [c for c in tracked.instances if c.state is ContainerState.CREATED]
+    return [c for c in created if start_was_requested(c, tracked.saved.container(c.name).starting)]
 
 
 def _names(containers: Iterable[Container]) -> list[str]:

@@ -133,7 +133,7 @@ def with_volume() -> Pod:
 
 
 def ends_in_order(play: Play) -> list[str]:
-    """Drop the pod. Return what is done until volume may unmount."""
+    """Drop the pod, and return its calls and the moment at which it gives up its volumes, in their order."""
     play.log.clear()
     perform, order = play._do, []
 
@@ -166,7 +166,7 @@ def cut_off_with_volume(*, ends_tasks: bool = True) -> Play:
 
 
 def interrupt(play: Play) -> None:
-    """podsync is started again, after the runtime has undone the start."""
+    """Start podsync again, after the runtime has undone the start."""
     play.containers["u1"] = [replace(c, **NEVER_RAN) for c in play.containers["u1"]]
     play.log.clear()
     play.start()
@@ -215,7 +215,7 @@ def test_a_start_that_the_runtime_has_not_undone_yet_counts_as_interrupted() -> 
     play = cut_off_with_volume()
     play.wanted.clear()
     play.start()
-    play.wanted["u1"] = with_volume()  # which the sources have not listed when it is dropped
+    play.wanted["u1"] = with_volume()  # no source has listed it again when it is dropped
     assert ends_in_order(play) == IN_ORDER and not play.tasks_left
 
 
