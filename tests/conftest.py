@@ -105,8 +105,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add to a failure what the agents of its fixtures have logged and recorded."""
     report = yield
-    if report.passed and report.when == "call":
-        ran_versions.end_test(item.path.relative_to(_TESTS.parent).as_posix())
+    if report.failed or (report.passed and report.when == "call"):
+        ran_versions.end_test(item.path.relative_to(_TESTS.parent).as_posix(), passed=report.passed)
     if report.failed and report.when != "teardown":
         for home in sorted(evidence.live):
             report.sections.append((f"agent in {home}", evidence.show(home, item.nodeid)))
@@ -163,7 +163,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Keep the versions that ran, for docs/versions.md."""
-    ran_versions.write_notes(session.config.getoption("keyword"))
+    one_by_one = any("::" in argument for argument in session.config.args)
+    ran_versions.write_notes(selected=one_by_one or bool(session.config.getoption("keyword")))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,27 +1,31 @@
 """Notes with which versions of what a node needs the tests of this run pass, for the table of docs/versions.md.
 
 A test counts for a version when what has it ran during the test: agents, clusters and machines report what they are as
-they start and end. `python -m tests.support.installed.ran_versions` takes what the last runs have noted into the table.
+they start and end. `python -m tests.support.installed.ran_versions [DIRECTORY ...]` takes the notes in directories, by
+default in build/versions of this checkout, into the record and the table. The record keeps the newest note of each test
+file with each choice of programs, so that parts of the tests may run one by one, and in several checkouts.
 """
 
+import argparse
 import hashlib
-import json
 import os
 import platform
 import re
 import sys
+import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import grpc
+import msgspec
 from cri_api.v1 import api_pb2, api_pb2_grpc
 
-from tests.support.installed.chosen_programs import chosen_handler, chosen_suite, first_line
+from tests.support.installed.chosen_programs import chosen_handler, chosen_suite, first_line, runs_in_docker
 from tools.home import CHECKOUT
 
 PARTS = (
-    "Linux", "cgroups", "systemd", "Debian", "containerd", "runc", "crun", "Python", "kubectl", "API server",
+    "Linux", "cgroups", "systemd", "Debian", "containerd", "Docker", "runc", "crun", "Python", "kubectl", "API server",
 )  # fmt: skip
 RECORD = CHECKOUT / "tests/records/versions.json"
 PAGE = CHECKOUT / "docs/versions.md"
@@ -32,6 +36,17 @@ _ANSWER_SECONDS = 60.0
 _BEGIN, _END = "<!-- written by `python -m tests.support.installed.ran_versions` -->\n", "<!-- end -->\n"
 
 Ran = tuple[str, str]  # part, version
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What the tests of one file passed with in one run. `choice`: NAME=VALUE of what was chosen for it; `at`: when the
+    run ended (UTC, "2026-11-30T05:00:00Z"); `ran`: part, version, and the number of tests that passed with it."""
+
+    file: str
+    choice: str
+    at: str
+    ran: list[tuple[str, str, int]]
+
 
 _running: Counter[Ran] = Counter()  # with the number of those that run
 _used: set[Ran] = set()  # in the test that runs
@@ -70,9 +85,11 @@ def begin_test() -> None:
     _used.update(_running)
 
 
-def end_test(file: str) -> None:
-    """Count the versions that were used for this file, of which a test has passed."""
-    if _used:
+def end_test(file: str, *, passed: bool) -> None:
+    """Count the versions that were used for this file, of which a test has passed or failed."""
+    if not passed:
+        _passed.setdefault(file, Counter())
+    elif _used:
         _passed.setdefault(file, Counter()).update(_used)
 
 
@@ -93,7 +110,7 @@ MACHINE_SCRIPT = """\
 echo "Linux $(uname -r)"
 echo "Debian $(cat /etc/debian_version)"
 systemctl --version | head -n 1
-for program in containerd runc; do command -v $program >/dev/null && $program --version | head -n 1; done
+for program in containerd dockerd runc; do command -v $program >/dev/null && $program --version | head -n 1; done
 for python in python3 python3.13 python3.12 python3.11; do $python --version 2>/dev/null && break; done
 true
 """
@@ -114,6 +131,11 @@ def begin_node(socket: str) -> list[Ran]:
     return [begin_use(*ran) for ran in (*read_this_machine(), *ask_containerd(socket))]
 
 
+def begin_docker(version: str) -> list[Ran]:
+    """Note what a Docker of this version on this machine uses, as `begin_node` does."""
+    return [begin_use(*ran) for ran in (*read_this_machine(), ("Docker", extract_version(version)))]
+
+
 def ask_containerd(socket: str) -> list[Ran]:
     """Return the version of the containerd at this socket, and that of the program that runs its containers."""
     with grpc.insecure_channel(f"unix://{socket}") as channel:
@@ -125,20 +147,28 @@ def ask_containerd(socket: str) -> list[Ran]:
     ]
 
 
-def write_notes(keyword: str) -> None:
-    """Write what this run has noted, one file for each test file and choice of programs; a later run replaces it.
+def choice_for(file: str) -> str:
+    """Return what this run has chosen of what tests of this file run on. Those in machines use none of our programs."""
+    if file.startswith("tests/machine/"):
+        chosen = {name: os.environ.get(name) for name in _PARTS_OF_MACHINES}
+    else:
+        chosen = {"TEST_CONTAINERD": chosen_suite(), "TEST_HANDLER": chosen_handler()}
+        chosen |= {"TEST_RUNTIME": "docker"} if runs_in_docker() else {}
+    return " ".join(f"{name}={value}" for name, value in chosen.items() if value)
 
-    `keyword`: that of pytest's -k. With one nothing is written, for it would replace the notes of all tests of a file.
-    """
-    if keyword:
+
+def write_notes(*, selected: bool) -> None:
+    """Write what this run has noted, one file for each test file and choice of programs; a later run replaces it. Where
+    only some tests of a file were `selected`, nothing: it would replace what is noted of all of them."""
+    if selected:
         return
     _NOTES.mkdir(parents=True, exist_ok=True)
-    parts = [f"{name}={os.environ[name]}" for name in _PARTS_OF_MACHINES if os.environ.get(name)]
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     for file, counts in _passed.items():
-        name = hashlib.sha256(" ".join([file, chosen_suite(), chosen_handler(), *parts]).encode()).hexdigest()[:24]
-        ran = sorted([part, version, count] for (part, version), count in counts.items())
+        note = Note(file, choice_for(file), now, sorted((*ran, count) for ran, count in counts.items()))
+        name = hashlib.sha256(f"{note.file} {note.choice}".encode()).hexdigest()[:24]
         scratch = _NOTES / f".{name}.{os.getpid()}"
-        scratch.write_text(json.dumps({"file": file, "ran": ran}))
+        scratch.write_bytes(msgspec.json.encode(note))
         scratch.rename(_NOTES / f"{name}.json")
 
 
@@ -151,32 +181,44 @@ def render_run() -> str:
     return ", ".join(f"{part} {' and '.join(sorted(parts[part]))}" for part in PARTS if part in parts)
 
 
-def merge_notes(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row for each part and version: how many tests of which lanes passed with it."""
-    rows: dict[Ran, Counter[str]] = {}
-    for one in notes:
-        lane = "/".join(Path(one["file"]).parts[:2])
-        for part, version, count in one["ran"]:
-            rows.setdefault((part, version), Counter())[lane] += count
-    return [
-        {"part": part, "version": version, "tests": dict(sorted(rows[part, version].items()))}
-        for part, version in sorted(rows, key=lambda ran: (PARTS.index(ran[0]), _numbers(ran[1])))
-    ]
+def newest_notes(notes: Iterable[Note]) -> list[Note]:
+    """Return the note of the last run of each test file with each choice, sorted by these. Without those of files that
+    are gone, and of runs in which nothing has passed."""
+    newest = {(note.file, note.choice): note for note in sorted(notes, key=lambda note: note.at)}
+    return [newest[key] for key in sorted(newest) if newest[key].ran and (CHECKOUT / key[0]).exists()]
 
 
-def render_table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows as a table of Markdown."""
-    lines = ["| part | version | tests that passed with it |", "|---|---|---|"]
-    for row in rows:
-        tests = ", ".join(f"{count} of `{lane}`" for lane, count in row["tests"].items())
-        lines.append(f"| {row['part']} | {row['version']} | {tests} |")
+def render_table(notes: Iterable[Note]) -> str:
+    """Return a table of Markdown with one row for each part and version: how many tests of which lanes passed with it,
+    and the day of the last of their runs."""
+    lanes: dict[Ran, Counter[str]] = {}
+    days: dict[Ran, str] = {}
+    for note in notes:
+        lane = "/".join(Path(note.file).parts[:2])
+        for part, version, count in note.ran:
+            lanes.setdefault((part, version), Counter())[lane] += count
+            days[part, version] = max(note.at[:10], days.get((part, version), ""))
+    lines = ["| part | version | tests that passed with it | last |", "|---|---|---|---|"]
+    for part, version in sorted(lanes, key=lambda ran: (PARTS.index(ran[0]), _numbers(ran[1]), ran[1])):
+        tests = ", ".join(f"{count} of `{lane}`" for lane, count in sorted(lanes[part, version].items()))
+        lines.append(f"| {part} | {version} | {tests} | {days[part, version]} |")
     return "\n".join(lines) + "\n"
 
 
-def render_page(text: str, rows: list[dict[str, Any]]) -> str:
-    """Return the document with this table in the place of its own."""
+def render_page(text: str, notes: Iterable[Note]) -> str:
+    """Return the document with the table of these notes in the place of its own."""
     before, _, rest = text.partition(_BEGIN)
-    return f"{before}{_BEGIN}\n{render_table(rows)}\n{_END}{rest.partition(_END)[2]}"
+    return f"{before}{_BEGIN}\n{render_table(notes)}\n{_END}{rest.partition(_END)[2]}"
+
+
+def read_record() -> list[Note]:
+    """Return the notes of the record."""
+    return msgspec.json.decode(RECORD.read_bytes(), type=list[Note])
+
+
+def render_record(notes: Iterable[Note]) -> bytes:
+    """Return the record with these notes, each on a line of its own."""
+    return b"[\n" + b",\n".join(msgspec.json.encode(note) for note in notes) + b"\n]\n"
 
 
 def _numbers(version: str) -> list[int]:
@@ -184,13 +226,23 @@ def _numbers(version: str) -> list[int]:
 
 
 def main() -> int:
-    """Write the record and the table from the notes."""
-    notes = [json.loads(file.read_text()) for file in sorted(_NOTES.glob("*.json"))]
-    if not notes:
-        print(f"{_NOTES}: no run has noted anything: run make test", file=sys.stderr)
-        return 1
-    RECORD.write_text(json.dumps(merge_notes(notes), indent=1) + "\n")
-    PAGE.write_text(render_page(PAGE.read_text(), merge_notes(notes)))
+    """Add the notes to the record, and write the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.support.installed.ran_versions", description=__doc__)
+    parser.add_argument("directories", nargs="*", type=Path, default=[_NOTES], metavar="DIRECTORY")
+    notes = read_record()
+    for directory in parser.parse_args().directories:
+        if not (files := sorted(directory.glob("*.json"))):
+            print(f"{directory}: no run has noted anything: run make test", file=sys.stderr)
+            return 1
+        for file in files:
+            try:
+                notes.append(msgspec.json.decode(file.read_bytes(), type=Note))
+            except msgspec.MsgspecError as error:
+                print(f"{file}: {error}: not a note of these tests, remove it", file=sys.stderr)
+                return 1
+    notes = newest_notes(notes)
+    RECORD.write_bytes(render_record(notes))
+    PAGE.write_text(render_page(PAGE.read_text(), notes))
     print(f"wrote {RECORD} and {PAGE}")
     return 0
 

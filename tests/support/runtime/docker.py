@@ -22,6 +22,7 @@ from services.dockershim.core.errors import CallError
 from services.dockershim.service import DockerShim, Settings
 from shared.cri.client import CriRuntime
 from shared.model.frozen_copy import replace
+from tests.support.installed import ran_versions
 from tests.support.installed.debian_containerd import INSTALLED, SUITES, find_programs
 from tests.support.runtime.containerd import network_of_our_own
 from tests.support.waits.deadline import WAIT_SECONDS
@@ -51,6 +52,7 @@ class PrivateDocker:
         self.agents_endpoint = self.endpoint  # what an agent's configuration names
         self._process: subprocess.Popen[bytes] | None = None
         self._containerd: subprocess.Popen[bytes] | None = None
+        self._ran: list[ran_versions.Ran] = []
 
     @property
     def endpoint(self) -> str:
@@ -91,7 +93,8 @@ class PrivateDocker:
         options = [f"--{name}={self.directory / place}" for name, place in places.items()]
         options += ["--live-restore"] if self.live_restore else []
         self._process = self._run("dockerd", *options, f"--host={self.endpoint}", *_OPTIONS)
-        asyncio.run(self._wait_until_it_answers())
+        version = asyncio.run(self._wait_until_it_answers())
+        self._ran = self._ran or ran_versions.begin_docker(version)
 
     def load_images(self, images: Iterable[Image] = (BUSYBOX_CONTENT, PAUSE_CONTENT)) -> None:
         """Make these images from busybox and load them."""
@@ -138,6 +141,8 @@ class PrivateDocker:
 
     def end(self) -> None:
         """End dockerd; containers continue where they can."""
+        while self._ran:
+            ran_versions.end_use(self._ran.pop())
         _end(self._process)
         self._process = None
 
@@ -162,13 +167,12 @@ class PrivateDocker:
         leftovers.unmount_below(self.directory)
         leftovers.remove_network(self.bridge)
 
-    async def _wait_until_it_answers(self) -> None:
+    async def _wait_until_it_answers(self) -> str:
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
             engine = Engine(self.endpoint)
             try:
-                await engine.version()
-                return
+                return str((await engine.version())["Version"])
             except Exception:
                 assert self._process is not None and self._process.poll() is None, self.log.read_text()[-3000:]
                 assert time.monotonic() < deadline, self.log.read_text()[-3000:]
