@@ -46,7 +46,7 @@ class Housekeeping:
     ) -> None:
         config, clock, trouble = context.config, context.clock, context.bus.trouble
         self._core, self._trouble = core, trouble
-        self.all_known = False
+        self.all_known = asyncio.Event()
         self._cgroups = NodeCgroups(calls.cgroups, config, core.active_pods, self._known, events.record, trouble)
         self._throttles = MemoryThrottles(calls.cgroups, runtime, self._running)
         self._placement = ProcessPlacement(config, calls.cgroups.hierarchies, trouble)
@@ -78,7 +78,7 @@ class Housekeeping:
         """Run all parts until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._cgroups.run())
-            tasks.create_task(self._throttles.run())
+            tasks.create_task(self._throttles.run(self.all_known))
             tasks.create_task(self._placement.run())
             tasks.create_task(self._rotation.run(self._log_interval))
             tasks.create_task(self.image_collection.run())
@@ -90,7 +90,7 @@ class Housekeeping:
                 log.info("logs of unknown pods are left alone: set podLogsDir, and they are removed")
 
     def _known(self) -> KeysView[str] | None:
-        return self._core.tracked.keys() if self.all_known else None
+        return self._core.tracked.keys() if self.all_known.is_set() else None
 
     def _running(self) -> list[tuple[Object, Container]]:
         known = [tracked for tracked in self._core.tracked.values() if tracked.saved.pod]
@@ -100,7 +100,7 @@ class Housekeeping:
         """Return the UIDs of pods whose files stay; None until sources and runtime are complete, and while they are
         stale."""
         known = self._core.node_state
-        fresh = self.all_known and known.admissions.sources_complete and known.listed.runtime_listed
+        fresh = self.all_known.is_set() and known.admissions.sources_complete and known.listed.runtime_listed
         return self._core.tracked.keys() if fresh else None
 
     def _used_images(self) -> Set[str] | None:

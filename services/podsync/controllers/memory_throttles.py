@@ -5,6 +5,7 @@ The runtime is asked to, because it would write its own value again with any oth
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 
@@ -32,11 +33,16 @@ class MemoryThrottles:
         self._cgroups, self._runtime, self._running = cgroups, runtime, running
         self._done: set[str] = set()  # ids of running containers without a throttle of an earlier configuration
 
-    async def run(self) -> None:
-        """Run until cancelled, where there may be such throttles."""
+    async def run(self, all_known: asyncio.Event) -> None:
+        """Look each minute until cancelled, and at once when `all_known` is set, which says that sources and runtime
+        have listed all they have. Return where there can be no such throttles."""
         while takes_throttles_back(self._cgroups.facts):
             await self.take_back()
-            await asyncio.sleep(LOOP_SECONDS)
+            if all_known.is_set():
+                await asyncio.sleep(LOOP_SECONDS)
+            else:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(all_known.wait(), LOOP_SECONDS)
 
     async def take_back(self) -> None:
         """Write memory.high of each running container that has it from an earlier configuration back to max; what fails

@@ -88,7 +88,7 @@ class PodLoop:
         """Mark the streams of admitted pods complete, once sources and runtime have listed all they have. Any earlier,
         after a lost checkpoint, volume would remove the volumes of running pods."""
         self.workers.when_done(self._streams.complete_admitted)
-        self._housekeeping.all_known = True
+        self._housekeeping.all_known.set()
         self._unshown = set(self.core.tracked)
         self._complete_statuses()
 

@@ -25,12 +25,6 @@ from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
-# They run here on the node of this file.
-test_containers_are_resized = test_resize.test_running_containers_get_what_their_pod_lists_without_a_restart
-test_a_limit_is_not_set_too_low = test_resize.test_a_limit_of_memory_is_not_set_below_what_is_in_use
-test_a_killed_podsync = test_resize.test_a_podsync_that_is_killed_between_two_writes_ends_where_it_would_have_ended
-test_a_pod_is_resized = test_resize.test_the_node_declares_the_resize_of_a_pod_and_of_init_containers_and_does_them
-
 CGROUPS = Path("/sys/fs/cgroup")
 SWAP = Path("/swapfile")
 PAGE = 4096  # bytes
@@ -224,6 +218,14 @@ async def test_the_pod_that_grows_is_evicted_and_the_others_stay(stage: Stage) -
     for name in ("sure", "burst", "best"):
         kept = stage.get(paths.pod("default", name))
         assert (kept["status"]["phase"], status_of(kept, "c")["restartCount"]) == ("Running", 0), kept["status"]
+
+
+# They run here on the node of this file. QoS cgroups keep what a deleted pod requested until the next pod starts, or
+# for a minute, which the tests before would have to wait for.
+test_containers_are_resized = test_resize.test_running_containers_get_what_their_pod_lists_without_a_restart
+test_a_limit_is_not_set_too_low = test_resize.test_a_limit_of_memory_is_not_set_below_what_is_in_use
+test_a_killed_podsync = test_resize.test_a_podsync_that_is_killed_between_two_writes_ends_where_it_would_have_ended
+test_a_pod_is_resized = test_resize.test_the_node_declares_the_resize_of_a_pod_and_of_init_containers_and_does_them
 
 
 async def test_without_a_factor_containers_are_throttled_no_more(stage: Stage) -> None:

@@ -53,7 +53,7 @@ async def test_a_young_image_stays_and_the_second_failure_is_an_event(tmp_path: 
 async def test_nothing_is_removed_before_all_pods_are_known(tmp_path: Path) -> None:
     async with pressed_stage(tmp_path, runtime_with(60)) as stage:
         assert stage.service is not None
-        stage.service.housekeeping.all_known = False
+        stage.service.housekeeping.all_known.clear()
         stage.network.clock.advance(YOUNG)
         stage.disk = 100 * MIB
         await collected(stage)

@@ -1,5 +1,6 @@
 """memory.high of an earlier configuration is taken from running containers where none is throttled any more."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,20 @@ async def test_running_containers_are_throttled_no_more_and_looked_at_once(
     assert stage.runtime.asked_for == []
 
 
+async def test_containers_that_are_known_after_the_start_are_looked_at_at_once(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, memory_qos=True, memory_throttling_factor=0.0)
+    running, stage.running = stage.running, []
+    all_known = asyncio.Event()
+    task = asyncio.create_task(stage.throttles.run(all_known))
+    await asyncio.sleep(0)  # the first look, at no container
+    stage.running = running
+    all_known.set()
+    async with asyncio.timeout(5):
+        while stage.high() != ["max", "max", "max"]:
+            await asyncio.sleep(0)
+    task.cancel()
+
+
 async def test_a_container_that_is_gone_is_no_reason_to_ask_the_runtime(tmp_path: Path) -> None:
     stage = Stage(tmp_path, memory_qos=True, memory_throttling_factor=0.0)
     stage.running = [(POD, instance("c", id="dd4")), (PODS[2], instance("c", id="aa1"))]
@@ -99,5 +114,5 @@ async def test_what_the_agent_has_not_set_stays_such_as_that_of_an_nri_plugin(
 @pytest.mark.parametrize("facts", [{"memory_qos": True, "memory_throttling_factor": 0.9}, {}], ids=["factor", "1.36"])
 async def test_what_the_configuration_in_force_throttles_stays(tmp_path: Path, facts: dict[str, Any]) -> None:
     stage = Stage(tmp_path, **facts)
-    await stage.throttles.run()  # ends: there is nothing to take back
+    await stage.throttles.run(asyncio.Event())  # ends: there is nothing to take back
     assert stage.high() == [HIGH, HIGH, "max"] and stage.runtime.asked_for == []
