@@ -92,7 +92,7 @@ bus-coverage: venv  # every branch of the two pure halves of the bus
 # ARGS="--workers 3": so many processes. Each has scratch directories of its own.
 # Of the tests in machines of their own, those that take little of an idle processor; one process runs them. Their kernel
 # is the newest User Mode Linux, which takes half of the CPU of that of Debian 12; `make machine` has the latter.
-IN_MACHINES = $(addprefix tests/machine/test_,apparmor.py cluster.py on_cgroup_v2.py)
+IN_MACHINES = $(addprefix tests/machine/test_,apparmor.py cluster.py on_cgroup_v2.py purge.py)
 TESTED = tests/unit tests/service tests/simulation tests/architecture tests/process tests/e2e $(IN_MACHINES)
 test: export MACHINE_KERNEL ?= sid
 test: test-deps assets venv  ## check and every test

@@ -13,8 +13,14 @@ _HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of the shared node last: its machine has its memory until the last of them has ended."""
-    items.sort(key=lambda item: item.path.parent == _HERE and "cluster" in getattr(item, "fixturenames", ()))
+    """Put the tests of the shared node last: its machine has its memory until the last of them has ended. The purge of
+    its package comes after all."""
+
+    def order(item: pytest.Item) -> tuple[bool, bool]:
+        of_the_node = item.path.parent == _HERE and "cluster" in getattr(item, "fixturenames", ())
+        return of_the_node, of_the_node and item.path.name == "test_purge.py"
+
+    items.sort(key=order)
 
 
 @pytest.fixture(scope="session")

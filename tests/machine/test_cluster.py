@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
+from shared.kube import paths
 from shared.model.objects import Object
 from tests.machine.joined import MachineCluster
 from tests.support.waits.deadline import WAIT_SECONDS
@@ -18,6 +19,7 @@ from tests.support.waits.deadline import WAIT_SECONDS
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(1800)]
 
 MIB = 1 << 20
+MORE = tuple(f"pod-{number}" for number in range(9))  # beside `web`
 _LIMITS = {"limits": {"cpu": "500m", "memory": "64Mi"}}
 _CONNECT = "use IO::Socket::INET; exit(IO::Socket::INET->new(PeerAddr => $ARGV[0], Timeout => 3) ? 0 : 1)"
 # Eight MiB of memory that stay, some CPU, then nothing.
@@ -149,18 +151,31 @@ def _address_outside() -> str:
         return str(probe.getsockname()[0])
 
 
-async def test_a_reboot_keeps_the_pods(cluster: MachineCluster) -> None:
-    before = await cluster.get_pod("web")
-    assert before is not None
-    restarts = before["status"]["containerStatuses"][0]["restartCount"]
-    cluster.machine.reboot()
+async def restarts(cluster: MachineCluster) -> dict[str, tuple[str, int, bool]]:
+    """UID, restarts and readiness of each pod."""
+    pods = await cluster.items(paths.pods("default"))
+    statuses = {pod["metadata"]["name"]: (pod, *pod["status"]["containerStatuses"]) for pod in pods}
+    return {
+        name: (pod["metadata"]["uid"], status["restartCount"], status["ready"])
+        for name, (pod, status) in statuses.items()
+    }
 
-    def again(pod: Object) -> bool:
-        status = pod["status"]["containerStatuses"][0]
-        return bool(status["restartCount"] == restarts + 1 and status["ready"])
 
-    after = await cluster.wait_pod("web", again, "to run again", 5 * WAIT_SECONDS)
-    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+@pytest.mark.parametrize("change", ["reboot", "cut"])
+async def test_a_boot_starts_each_of_ten_pods_once_more(cluster: MachineCluster, change: str) -> None:
+    names = {pod["metadata"]["name"] for pod in await cluster.items(paths.pods("default"))}
+    for name in (new := set(MORE) - names):
+        await cluster.create(cluster.pod(name))
+    await cluster.wait_ready(*new)
+    before = await restarts(cluster)
+    assert len(before) == 10
+    await asyncio.to_thread(getattr(cluster.machine, change))
+    wanted = {name: (uid, count + 1, True) for name, (uid, count, _) in before.items()}
+
+    async def again() -> bool:
+        return await restarts(cluster) == wanted
+
+    await cluster.wait_for(again, "ten pods to run again", 5 * WAIT_SECONDS)
 
     async def booted() -> bool:  # the status of a pod may be written before that of the node
         return bool((await cluster.node())["status"]["nodeInfo"]["bootID"] == cluster.machine.boot_id)

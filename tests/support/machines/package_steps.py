@@ -126,6 +126,27 @@ def nothing_is_left(machine: InstalledNode) -> None:
         assert not machine.exists(place), place
 
 
+def purge(machine: InstalledNode) -> None:
+    """Check that a purge whose question is answered with yes leaves nothing in a machine whose pods have ended."""
+    machine.must("sh", "-c", f"echo {ANSWER} | debconf-set-selections")
+    machine.apt("purge", "bulkhead")
+    nothing_is_left(machine)
+    # Debian's containerd is a package of its own.
+    shown = {
+        "cgroups": machine.must("find", "/sys/fs/cgroup", "-name", "kubepods*"),
+        "units": machine.must(
+            "sh", "-c", "systemctl list-units --all --no-legend | grep -E 'kubepods|bulkhead' || true"
+        ),
+        "interfaces": machine.must("sh", "-c", "ls /sys/class/net | grep -E 'bulkhead|veth' || true"),
+        "namespaces": machine.must("sh", "-c", "ls /run/netns 2>/dev/null || true"),
+        "rules": machine.must("sh", "-c", "iptables-save | grep 'bulkhead0' || true"),
+        "mounts": machine.must("sh", "-c", "grep -E 'kubelet|bulkhead|containerd' /proc/mounts || true"),
+        "processes": machine.must("sh", "-c", "ps -e -o args= | grep -E '[s]him|[b]ulkhead|[s]leep 100' || true"),
+        "failed": machine.must("systemctl", "--failed", "--no-legend"),
+    }
+    assert {name: text for name, text in shown.items() if text} == {}
+
+
 def _leaves_the_containers(machine: InstalledNode, change: Callable[[], object]) -> None:
     tasks, [before] = machine.tasks(), machine.pods()
     began = time.monotonic()
