@@ -128,11 +128,13 @@ class UsageReading:
 
 
 def parent_of_pod(place: CgroupPlace, uid: str) -> CgroupPlace | None:
-    """Return the cgroup above a container's, where it is that of the pod; else None."""
+    """Return the cgroup of the pod above that of a process in it; None where there is none. crun with the driver
+    systemd has its processes one below the container's scope, and a container may have cgroups of its own."""
 
     def parent(path: str) -> str | None:
-        above = path.rpartition("/")[0]
-        return above if is_cgroup_of_pod(above.rpartition("/")[2], uid) else None
+        above = path.split("/")[:-1]
+        own = next((number for number, name in enumerate(above, 1) if is_cgroup_of_pod(name, uid)), None)
+        return "/".join(above[:own]) if own else None
 
     if place.unified is not None:
         above = parent(place.unified)

@@ -37,9 +37,14 @@ def test_of_a_name_the_newest_running_container_counts() -> None:
 
 @pytest.mark.parametrize(
     ("lay_out", "path", "own"),
-    [(lay_out_v1, f"{V1_POD}/{CONTAINER}", V1_POD), (lay_out_v2, V2_CONTAINER, V2_POD)],
+    [
+        (lay_out_v1, f"{V1_POD}/{CONTAINER}", V1_POD),
+        (lay_out_v2, V2_CONTAINER, V2_POD),
+        (lay_out_v2, f"{V2_CONTAINER}/container", V2_POD),  # of crun
+        (lay_out_v2, f"{V2_CONTAINER}/pod{UID}/inner", V2_POD),  # of the container's own making
+    ],
 )
-def test_the_cgroup_of_a_pod_is_the_one_above_its_containers(
+def test_the_cgroup_of_a_pod_is_the_outermost_of_its_uid_above_its_processes(
     lay_out: Callable[[Path], Hierarchies], path: str, own: str, tmp_path: Path
 ) -> None:
     hierarchies = lay_out(tmp_path)

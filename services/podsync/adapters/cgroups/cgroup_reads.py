@@ -11,6 +11,7 @@ from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from shared.host.cgroup_layout import Hierarchies
 from shared.podspec.resources import MAX_SHARES, MIN_SHARES
 
+OF_CRUN = "container"  # the cgroup below a container's scope of systemd in which crun has its processes and limits
 NO_V1_LIMIT = 1 << 62  # bytes; v1 shows a limit in pages near 1 << 63 where there is none
 
 
@@ -59,7 +60,8 @@ def read_memory_high(hierarchies: Hierarchies, name: str, container_id: str) -> 
     if (root := hierarchies.unified) is None:
         return "max"
     try:
-        return _text(root / _of_container(root, name.strip("/"), container_id) / "memory.high")
+        own = root / _of_container(root, name.strip("/"), container_id)
+        return _text((own / OF_CRUN if (own / OF_CRUN).is_dir() else own) / "memory.high")
     except (OSError, StopIteration):
         return "max"
 

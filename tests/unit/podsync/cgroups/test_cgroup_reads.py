@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.podsync.adapters.cgroups.cgroup_reads import read_values
+from services.podsync.adapters.cgroups.cgroup_reads import OF_CRUN, read_memory_high, read_values
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from shared.host.cgroup_layout import Hierarchies
 
@@ -39,3 +39,15 @@ def test_a_protection_of_all_memory_or_without_a_file_is_none(tmp_path: Path) ->
 def test_a_cgroup_that_is_gone_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_values(Hierarchies(unified=tmp_path, by_controller={}), "/kubepods/podu1")
+
+
+@pytest.mark.parametrize("below", ["", f"/{OF_CRUN}"])
+def test_the_throttle_of_a_container_is_read_where_its_runtime_has_written_it(tmp_path: Path, below: str) -> None:
+    scope = tmp_path / "pod.slice/cri-containerd-id1.scope"
+    written = Path(f"{scope}{below}")
+    written.mkdir(parents=True)
+    (scope / "memory.high").write_text("max\n")
+    (written / "memory.high").write_text("4096\n")
+    hierarchies = Hierarchies(unified=tmp_path, by_controller={})
+    assert read_memory_high(hierarchies, "/pod.slice", "id1") == "4096"
+    assert read_memory_high(hierarchies, "/pod.slice", "id2") == "max"
