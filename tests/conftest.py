@@ -161,10 +161,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     return result
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Keep the versions that ran, for docs/versions.md."""
-    one_by_one = any("::" in argument for argument in session.config.args)
-    ran_versions.write_notes(selected=one_by_one or bool(session.config.getoption("keyword")))
+    selected = session.config.getoption("keyword") or any("::" in argument for argument in session.config.args)
+    stopped = session.shouldfail or exitstatus == pytest.ExitCode.INTERRUPTED
+    ran_versions.write_notes(partial=bool(selected or stopped))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -27,6 +27,7 @@ from tests.support.agents.agent import NODE
 from tests.support.agents.behaviour import container, pod_of, status_of
 from tests.support.agents.conditions import condition_of, is_ready
 from tests.support.agents.world import World
+from tests.support.installed.chosen_programs import scope_of
 from tests.support.runtime.cgroup_values import cpu_share, memory, memory_usage, quota, share_of
 from tests.support.waits.deadline import WAIT_SECONDS
 
@@ -105,7 +106,7 @@ class Stage:
 
     def own_cgroup(self, cgroup: str, instance: str) -> str:
         """The cgroup of a container, by its id, in that of its pod."""
-        return f"{cgroup}/cri-containerd-{instance}.scope" if self.driver == "systemd" else f"{cgroup}/{instance}"
+        return f"{cgroup}/{scope_of(instance)}" if self.driver == "systemd" else f"{cgroup}/{instance}"
 
     def events(self, reason: str, name: str) -> set[str]:
         """The messages of the Events about this pod."""

@@ -9,14 +9,13 @@ from shared.kube import paths
 from tests.support.agents.world import World, busybox_pod
 from tests.support.clusters.cluster import Cluster
 from tests.support.installed import ran_versions
-from tests.support.installed.chosen_programs import chosen_handler, chosen_suite
+from tests.support.installed.chosen_programs import KEPT_BY, chosen_handler, chosen_suite
 from tests.support.installed.debian_containerd import NEWEST, find_programs
 from tests.support.installed.lacking import lack
 
 pytestmark = pytest.mark.root
 
 _CONTAINERD = {"bookworm": "1.6.", "trixie": "1.7.", "sid": "2."}  # sid moves on
-_KEPT_BY = {"runc": "state.json", "crun": "status"}  # the file that each keeps of a container
 
 
 def test_the_newest_containerd_is_there() -> None:
@@ -34,7 +33,7 @@ async def test_an_agent_runs_its_pods_by_the_chosen_programs() -> None:
         world.put_manifest("one", busybox_pod("one"))
         pod = await world.wait_running("one")
         kept = Path("/run/containerd/runc/k8s.io") / pod.containers[0].id
-        assert (kept / _KEPT_BY[chosen_handler()]).is_file()
+        assert (kept / KEPT_BY[chosen_handler()]).is_file()
         world.remove_manifest("one")
         await world.wait_gone("one")
 
@@ -48,4 +47,4 @@ async def test_a_pod_of_a_runtime_class_runs_by_the_other_program(tmp_path: Path
         await cluster.create(cluster.pod("other", runtimeClassName=other))
         await cluster.wait_ready("other")
         [pod] = [pod for pod in (await cluster.agent.runtime.observe()).values() if pod.name == "other"]
-        assert (Path("/run/containerd/runc/k8s.io") / pod.containers[0].id / _KEPT_BY[other]).is_file()
+        assert (Path("/run/containerd/runc/k8s.io") / pod.containers[0].id / KEPT_BY[other]).is_file()

@@ -3,6 +3,7 @@ and systemd."""
 
 import asyncio
 import json
+import os
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -14,12 +15,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.machine.joined import MachineCluster
+from tests.support.installed.chosen_programs import KEPT_BY
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(1800)]
 
 MIB = 1 << 20
 MORE = tuple(f"pod-{number}" for number in range(9))  # beside `web`
+HANDLER = os.environ.get("MACHINE_HANDLER", "runc")
 _LIMITS = {"limits": {"cpu": "500m", "memory": "64Mi"}}
 _CONNECT = "use IO::Socket::INET; exit(IO::Socket::INET->new(PeerAddr => $ARGV[0], Timeout => 3) ? 0 : 1)"
 # Eight MiB of memory that stay, some CPU, then nothing.
@@ -53,12 +56,15 @@ async def wait_done(cluster: MachineCluster) -> None:
     await cluster.wait_for(done, "the work of the container", 3 * WAIT_SECONDS, every=1.0)
 
 
+def container_id(pod: Object) -> str:
+    return str(pod["status"]["containerStatuses"][0]["containerID"]).removeprefix("containerd://")
+
+
 def cgroup_of(cluster: MachineCluster, pod: Object) -> str:
-    """The directory of its container's cgroup, in there."""
-    identity = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
-    found = cluster.machine.must("find", "/sys/fs/cgroup", "-type", "d", "-name", f"*{identity}*").split()
-    assert len(found) == 1, found
-    return found[0]
+    """The directory of its container's cgroup in there, which has its limits: of crun the one below the scope."""
+    found = cluster.machine.must("find", "/sys/fs/cgroup", "-type", "d", "-path", f"*{container_id(pod)}*").split()
+    assert len(found) == (2 if HANDLER == "crun" else 1), found
+    return max(found, key=len)
 
 
 def read_cgroup(cluster: MachineCluster, directory: str) -> dict[str, int]:
@@ -79,6 +85,15 @@ async def test_the_node_reports_the_machine(cluster: MachineCluster) -> None:
     memory = int(cluster.machine.must("sed", "-n", "s/^MemTotal: *\\([0-9]*\\) kB$/\\1/p", "/proc/meminfo"))
     assert node["status"]["capacity"]["memory"] == f"{memory}Ki"
     assert node["status"]["capacity"]["cpu"] == "1"
+
+
+async def test_its_pods_run_by_the_programs_that_were_chosen_for_the_machine(cluster: MachineCluster) -> None:
+    version = cluster.machine.must("containerd", "--version").split()[2]
+    assert (await cluster.node())["status"]["nodeInfo"]["containerRuntimeVersion"] == f"containerd://{version}"
+    pod = await cluster.get_pod("web")
+    assert pod is not None
+    kept = cluster.machine.must("ls", f"/run/containerd/runc/k8s.io/{container_id(pod)}").split()
+    assert KEPT_BY[HANDLER] in kept
 
 
 async def test_logs_and_exec_reach_the_pod_from_outside(cluster: MachineCluster) -> None:
@@ -110,13 +125,15 @@ async def test_summary_and_cadvisor_page_have_the_values_of_the_cgroup_files(clu
     assert (memory["usageBytes"], memory["workingSetBytes"]) == (before["memory"], before["working"])
     assert memory["availableBytes"] == 64 * MIB - before["working"]
     assert before["working"] > 8 * MIB
-    found = {
-        sample.name: sample.value
+    samples = [
+        sample
         for family in text_string_to_metric_families(page)
         for sample in family.samples
-        if sample.labels.get("pod") == "web" and sample.labels.get("container") == "main"
-        if sample.labels.get("cpu", "total") == "total"
-    }
+        if sample.labels.get("pod") == "web" and sample.labels.get("cpu", "total") == "total"
+    ]
+    of_pod = directory.removeprefix("/sys/fs/cgroup").partition("/cri-containerd-")[0]
+    assert of_pod in {sample.labels["id"] for sample in samples}
+    found = {sample.name: sample.value for sample in samples if sample.labels.get("container") == "main"}
     assert found["container_cpu_usage_seconds_total"] == pytest.approx(before["cpu"] / 1e6, abs=1e-5)
     assert found["container_memory_usage_bytes"] == before["memory"]
     assert found["container_memory_working_set_bytes"] == before["working"]

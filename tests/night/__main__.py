@@ -71,10 +71,12 @@ ON_DOCKER = (
     "tests/e2e/joined/test_usage.py",
     *(f"tests/e2e/test_{name}.py" for name in _NODE_FILES),
 )
+# A node alone in a machine, and what `make test` runs in machines (IN_MACHINES in the Makefile). `apt install` in
+# test_package.py installs containerd and runc itself, so that other ones are not what it runs on.
 NODE = "tests/machine/test_node.py"
+LANE = [f"tests/machine/test_{name}.py" for name in ("apparmor", "cluster", "on_cgroup_v2", "purge")]
+PACKAGE = "tests/machine/test_package.py"
 USER_NAMESPACES = "tests/machine/test_user_namespaces.py"
-# On Debian 13: Python 3.13, kernel 6.12, containerd 1.7, systemd 257.
-DEBIAN_13 = [f"tests/machine/test_{name}.py" for name in ("package", "node", "cluster", "on_cgroup_v2")]
 PARTS: dict[str, Part] = {
     "test": Part(["make", "test"]),
     "crun": Part(
@@ -82,12 +84,13 @@ PARTS: dict[str, Part] = {
         {"TEST_CONTAINERD": "bookworm", "TEST_HANDLER": "crun"},
     ),
     "docker": python("tests.queue", "--build", "build/tests-docker", *ON_DOCKER, TEST_RUNTIME="docker"),
-    # A node in a machine one part of which is another one: kernel 6.12, kernel 7.2, the newest containerd, crun.
-    "kernel-trixie": pytest(NODE, MACHINE_KERNEL="trixie"),
+    # Machines one part of which is another one: kernel 6.12, kernel 7.2 (on which `make test` has run the lane), the
+    # newest containerd, crun. Debian 13 has Python 3.13, kernel 6.12, containerd 1.7 and systemd 257.
+    "kernel-trixie": pytest(NODE, *LANE, MACHINE_KERNEL="trixie"),
     "kernel-sid": pytest(NODE, MACHINE_KERNEL="sid"),
-    "containerd-sid": pytest(NODE, MACHINE_CONTAINERD="sid"),
-    "machine-crun": pytest(NODE, MACHINE_HANDLER="crun"),
-    "debian-13": pytest(*DEBIAN_13, MACHINE_SUITE="trixie"),
+    "containerd-sid": pytest(NODE, *LANE, MACHINE_CONTAINERD="sid"),
+    "machine-crun": pytest(NODE, *LANE, MACHINE_HANDLER="crun"),
+    "debian-13": pytest(PACKAGE, NODE, *LANE, MACHINE_SUITE="trixie"),
     "user-namespaces": pytest(USER_NAMESPACES, MACHINE_SUITE="trixie", MACHINE_CONTAINERD="sid", MACHINE_RUNC="sid"),
     "simulate": python("tests.simulation", "--seeds", "10000", "--jobs", "2"),
     "coverage": python("tools.coverage_ratchet"),

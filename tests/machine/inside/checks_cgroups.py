@@ -5,6 +5,7 @@ from pathlib import Path
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 from tests.machine.inside import node, pods
+from tests.support.installed.chosen_programs import scope_of
 from tests.support.waits.deadline import WAIT_SECONDS
 
 MIB = 1 << 20
@@ -48,11 +49,11 @@ def container_of(pod: RuntimePod) -> Path:
 
 
 def containers_run_below_their_pods_cgroup() -> None:
-    """Each container in a cgroup of the runtime's below the pod's: a scope under systemd."""
+    """Each container in a cgroup of the runtime's below the pod's: under systemd a scope, or one below it."""
     shown, running = node.pods(), node.runtime_pods()
     for name in pods.STEADY:
         container = running[name].containers[0]
-        own = f"cri-containerd-{container.id}.scope" if node.driver() == "systemd" else container.id
+        own = scope_of(container.id) if node.driver() == "systemd" else container.id
         assert container_of(running[name]) == pod_level(name, shown[name]) / own, name
 
 

@@ -11,6 +11,8 @@ from functools import cache
 from shared.config.effective import HANDLERS
 from tests.support.installed.debian_containerd import INSTALLED, NEWEST, SUITES, fetch_programs, find_programs
 
+KEPT_BY = {"runc": "state.json", "crun": "status"}  # the file that each keeps of a container, in a directory of its id
+
 
 @cache
 def chosen_suite() -> str:
@@ -43,6 +45,13 @@ def put_containerd_on_path() -> None:
     """Let this process and its children find the chosen containerd, its shim and ctr first. Raises OSError."""
     if chosen_suite() != INSTALLED:
         os.environ["PATH"] = f"{fetch_programs(chosen_suite())}:{os.environ['PATH']}"
+
+
+def scope_of(container_id: str) -> str:
+    """The cgroup with the limits of a container, below its pod's, with the driver systemd on cgroup v2. runc may be a
+    link to crun."""
+    below = "/container" if first_line(chosen_handler(), "--version").startswith("crun") else ""
+    return f"cri-containerd-{container_id}.scope{below}"
 
 
 @cache

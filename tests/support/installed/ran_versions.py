@@ -157,10 +157,10 @@ def choice_for(file: str) -> str:
     return " ".join(f"{name}={value}" for name, value in chosen.items() if value)
 
 
-def write_notes(*, selected: bool) -> None:
+def write_notes(*, partial: bool) -> None:
     """Write what this run has noted, one file for each test file and choice of programs; a later run replaces it. Where
-    only some tests of a file were `selected`, nothing: it would replace what is noted of all of them."""
-    if selected:
+    only some tests of a file have run (`partial`), nothing: it would replace what is noted of all of them."""
+    if partial:
         return
     _NOTES.mkdir(parents=True, exist_ok=True)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,5 +1,6 @@
 """The night: what its parts run, and what it does where one fails."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.night import __main__ as night
-from tests.night.__main__ import CHECKOUT, PARTS, Part, main
+from tests.night.__main__ import CHECKOUT, LANE, PARTS, Part, main
 from tests.support.waits.deadline import WAIT_SECONDS
 
 
@@ -92,6 +93,15 @@ def test_each_part_runs_what_there_is() -> None:
             module = CHECKOUT / words[2].replace(".", "/")
             assert module.with_suffix(".py").exists() or (module / "__main__.py").exists(), name
         assert not [word for word in words if word.startswith("tests/") and not (CHECKOUT / word).exists()], name
+
+
+def test_other_machines_run_what_make_test_runs_in_machines() -> None:
+    found = re.search(r"^IN_MACHINES = \$\(addprefix (\S+),(.*)\)$", (CHECKOUT / "Makefile").read_text(), re.MULTILINE)
+    assert found is not None
+    assert [found[1] + name for name in found[2].split()] == LANE
+    assert [name for name, part in PARTS.items() if set(LANE) <= set(part.command)] == [
+        "kernel-trixie", "containerd-sid", "machine-crun", "debian-13",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("words", [["nothing"], ["simulate", "none"]])

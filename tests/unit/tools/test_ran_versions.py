@@ -71,22 +71,22 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_run_replaces_the_notes_of_those_with_the_same_choice(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_notes(selected=False)
-    write_notes(selected=False)
+    write_notes(partial=False)
+    write_notes(partial=False)
     assert len(list(notes.iterdir())) == 2
     others = [*ran_versions._PARTS_OF_MACHINES, "TEST_CONTAINERD", "TEST_RUNTIME"]
     for number, variable in enumerate(others, 3):  # what is chosen for machines is nothing to agents, and vice versa
         with monkeypatch.context() as changed:
             changed.setenv(variable, "bookworm")
-            write_notes(selected=False)
+            write_notes(partial=False)
         assert len(list(notes.iterdir())) == number
     monkeypatch.setenv("MACHINE_KERNEL", "trixie")
-    write_notes(selected=False)
+    write_notes(partial=False)
     assert len(list(notes.iterdir())) == 3 + len(others)
 
 
 def test_a_run_of_some_tests_of_a_file_replaces_no_note(notes: Path) -> None:
-    write_notes(selected=True)
+    write_notes(partial=True)
     assert not notes.exists()
 
 
