@@ -51,6 +51,8 @@ _CONFIG = {
     "failSwapOn": False,
     "memorySwap": {"swapBehavior": "LimitedSwap"},
 }
+# Without these timeouts, those of the embedded one, containerd ends a pod whose shim does not answer it within
+# 5 s of its start, as on a machine with much other work.
 _CONTAINERD = f"""\
 version = 2
 [plugins."io.containerd.grpc.v1.cri"]
@@ -62,6 +64,9 @@ version = 2
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
       SystemdCgroup = true
+[timeouts]
+  "io.containerd.timeout.shim.load" = "30s"
+  "io.containerd.timeout.task.state" = "10s"
 """
 _SYSTEM_SOCKET, _EMBEDDED_SOCKET = Path("/run/containerd/containerd.sock"), RUN_DIR / "containerd/containerd.sock"
 
