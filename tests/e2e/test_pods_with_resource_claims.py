@@ -15,7 +15,6 @@ from shared.config.loader import load_effective
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.e2e.test_device_plugin_containers import CDI, has_cdi
-from tests.e2e.test_resize import write_kubeconfig
 from tests.fakes.api_http import HttpApiServer
 from tests.programs.dra_driver import HEALTH_V1, PREPARE, UNPREPARE, V1, DraDriver
 from tests.programs.running import running_program
@@ -89,7 +88,7 @@ class ClaimStage:
 async def claim_stage(directory: Path) -> AsyncIterator[ClaimStage]:
     kubeconfig = directory / "kubeconfig"
     with HttpApiServer() as api:
-        write_kubeconfig(kubeconfig, api.url)
+        api.write_kubeconfig(kubeconfig, NODE)
         async with World(flags=(f"--kubeconfig={kubeconfig}",)) as world:
 
             def ready() -> bool:

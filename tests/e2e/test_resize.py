@@ -147,7 +147,7 @@ async def make_stage(directory: Path, **config: Any) -> AsyncIterator[Stage]:
     driver = os.environ.get("TEST_CGROUP_DRIVER", "cgroupfs")
     with HttpApiServer() as api:
         kubeconfig = directory / "kubeconfig"
-        write_kubeconfig(kubeconfig, api.url)
+        api.write_kubeconfig(kubeconfig, NODE)
         async with World(config={"cgroupDriver": driver, **config}, flags=(f"--kubeconfig={kubeconfig}",)) as world:
             stage = Stage(api, world, driver)
 
@@ -163,22 +163,6 @@ async def make_stage(directory: Path, **config: Any) -> AsyncIterator[Stage]:
 async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     async with make_stage(tmp_path_factory.mktemp("resize")) as made:
         yield made
-
-
-def write_kubeconfig(path: Path, url: str) -> None:
-    """The node's, whose token is the name of its user: the double takes it for that."""
-    path.write_text(
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "c", "cluster": {"server": url}}],
-                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                "users": [{"name": "u", "user": {"token": f"system:node:{NODE}"}}],
-                "current-context": "x",
-            }
-        )
-    )
 
 
 async def test_running_containers_get_what_their_pod_lists_without_a_restart(stage: Stage) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from shared.kube import paths
 from shared.model.objects import Object
-from tests.e2e.test_resize import write_kubeconfig
 from tests.fakes.api_http import HttpApiServer
 from tests.support.agents.agent import NODE
 from tests.support.agents.behaviour import container, pod_of
@@ -56,7 +55,7 @@ async def test_pods_with_claims_and_secrets_that_are_read_singly_run(tmp_path: P
             return found is not None and is_ready(found)
 
         api.do(run)
-        write_kubeconfig(kubeconfig, api.url)
+        api.write_kubeconfig(kubeconfig, NODE)
         config = {"configMapAndSecretChangeDetectionStrategy": "Get"}
         async with World(flags=(f"--kubeconfig={kubeconfig}",), config=config) as world:
             await world.wait_for(lambda: ready(paths.node(NODE)), "the node to be ready", 2 * WAIT_SECONDS)

@@ -1,4 +1,4 @@
-"""The API server's double behind a port of loopback, for real processes: plain HTTP, a user by bearer token or none.
+"""The API server's double behind a port, for real processes: plain HTTP, a user by bearer token or none.
 
 Runs in a thread with a loop of its own; what a test does to the double goes through `do`, in that thread.
 """
@@ -8,6 +8,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -25,9 +26,11 @@ _ANSWERS_EVERY = 0.02  # seconds between two looks of the signer, when it works 
 
 
 class HttpApiServer:
-    """`with HttpApiServer() as api:`; `signs` while it is true each request is approved and issued at once."""
+    """`with HttpApiServer() as api:`; `signs` while it is true each request is approved and issued at once.
+    `address`: an IPv4 address of this machine, where it listens."""
 
-    def __init__(self, drops: OlderServer = NEWEST) -> None:
+    def __init__(self, drops: OlderServer = NEWEST, *, address: str = "127.0.0.1") -> None:
+        self._address = address
         self.signs = True
         self.server = FakeApiServer(SystemClock(), drops=drops)
         self.signer = Signer(self.server)
@@ -47,7 +50,19 @@ class HttpApiServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self._address}:{self.port}"
+
+    def write_kubeconfig(self, path: Path, node: str) -> None:
+        """Write that of a node, whose token is the name of its user: the double takes it for that."""
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": self.url}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {"token": f"system:node:{node}"}}],
+            "current-context": "x",
+        }
+        path.write_bytes(orjson.dumps(document))
 
     def do(self, work: Callable[[], T]) -> T:
         """Call it in the server's thread; what it returns."""
@@ -66,7 +81,7 @@ class HttpApiServer:
         application.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
-        listener = socket.create_server(("127.0.0.1", 0))
+        listener = socket.create_server((self._address, 0))
         await web.SockSite(runner, listener).start()
         self.port = listener.getsockname()[1]
         self._ready.set()

@@ -1,7 +1,8 @@
 """A small CSI driver for tests: directories of its state as volumes, persistent state, and faults on request.
 
 It serves plugin registration and the Identity and Node services on sockets below a kubelet's root directory. Mounts are
-real bind mounts, or played in a file for tests without root. `python -m tests.fakes.csi_driver` runs it as a process.
+real, or played in a file for tests without root. `python -m tests.fakes.csi_driver` runs it as a process; it needs no
+other module of the tests.
 """
 
 import argparse
@@ -47,8 +48,8 @@ class Mounts:
         """Every mount."""
         return dict(json.loads(self._path.read_text())) if self._path.exists() else {}
 
-    def mount(self, source: Path, target: Path, *, read_only: bool) -> None:
-        """Mount the source at the target."""
+    def mount(self, source: Path, target: Path, *, read_only: bool, options: Iterable[str] | None = None) -> None:
+        """Mount the source at the target. `options`: it is the image of a file system, which is mounted with these."""
         with self._changing:
             self._write({**self.table(), str(target): str(source)})
 
@@ -68,7 +69,7 @@ class Mounts:
 
 
 class BindMounts(Mounts):
-    """Real bind mounts."""
+    """Real mounts: of a directory or a device its bind mount."""
 
     def __init__(self) -> None:
         super().__init__(Path("/nonexistent"))
@@ -77,9 +78,10 @@ class BindMounts(Mounts):
         """Every mount point."""
         return {mount.path: mount.root for mount in mount_table()}
 
-    def mount(self, source: Path, target: Path, *, read_only: bool) -> None:
+    def mount(self, source: Path, target: Path, *, read_only: bool, options: Iterable[str] | None = None) -> None:
         """See Mounts."""
-        subprocess.run(["mount", "--bind", source, target], check=True)
+        how = ["--bind"] if options is None else ["-o", ",".join(("loop", *options))]
+        subprocess.run(["mount", *how, source, target], check=True)
         if read_only:
             subprocess.run(["mount", "-o", "remount,bind,ro", target], check=True)
 
@@ -91,7 +93,8 @@ class BindMounts(Mounts):
 
 class CsiDriver:
     """`root`: of the kubelet; `state`: the driver's own directory, with `volumes/<id>/` for each volume, `calls`, one
-    JSON line for each call of Node, and `faults.json`, which `fault` writes.
+    JSON line for each call of Node, and `faults.json`, which `fault` writes. A volume is its directory, or the file
+    system whose image is `image` in it, which is staged with the mount options of the call.
 
     A fault of a method is one of "hang" (until the driver ends), "die" (before it acts), "die after" (it acted and does
     not answer), "twice" (it acts twice), "answers twice", "garbage" (it acts, and its answer is no message), or a gRPC
@@ -279,7 +282,11 @@ class CsiDriver:
         if request.volume_capability.HasField("mount"):
             if not staging.is_dir():
                 raise ValueError(f"{staging} is no directory")
-            self._mount(self._existing(request.volume_id), staging, read_only=False)
+            source = self._existing(request.volume_id)
+            if (image := source / "image").exists():
+                self._mount(image, staging, read_only=False, options=request.volume_capability.mount.mount_flags)
+            else:
+                self._mount(source, staging, read_only=False)
         return csi_pb2.NodeStageVolumeResponse()
 
     def _NodeUnstageVolume(self, request: Any) -> Any:  # noqa: N802
@@ -341,9 +348,9 @@ class CsiDriver:
         volume.with_suffix(".bytes").write_text(str(size))
         return csi_pb2.NodeExpandVolumeResponse(capacity_bytes=size)
 
-    def _mount(self, source: Path, target: Path, *, read_only: bool) -> None:
+    def _mount(self, source: Path, target: Path, *, read_only: bool, options: Iterable[str] | None = None) -> None:
         if not self.mounts.is_mounted(target):
-            self.mounts.mount(source, target, read_only=read_only)
+            self.mounts.mount(source, target, read_only=read_only, options=options)
 
     def _existing(self, volume: str) -> Path:
         path = self.volume(volume)
