@@ -27,6 +27,7 @@ COLLECTED = counter("kubelet_image_garbage_collected_total", "Unused images that
 COLLECT_SECONDS = 300.0
 LIST_SECONDS = 5.0  # from the start to the first list of images
 FIRST_SECONDS = 60.0  # from the start to the first collection, so that the work on pods goes first
+EARLY_SECONDS = 10.0  # after the start, in which an image that is listed counts as present at the start
 MAX_USAGE_ANSWER_SECONDS = 10.0
 
 
@@ -57,7 +58,8 @@ class ImageCollection:
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self) -> None:
-        """Collect after a minute, then every 5 min, until cancelled. The age of an image counts from its first list."""
+        """Collect after a minute, then every 5 min, until cancelled. The age of an image counts from its first list, or
+        from the start, when the kubelet makes that list."""
         await asyncio.sleep(LIST_SECONDS)
         with contextlib.suppress(RuntimeCallError):
             images, _ = await self._look()
@@ -125,7 +127,9 @@ class ImageCollection:
     async def _look(self) -> tuple[tuple[ImageStatus, ...], Set[str] | None]:
         """Return the images that are present, and the ids and names in use."""
         images, used = await self._runtime.list_images(), self._used()
-        self._histories = updated(self._histories, images, used or frozenset(), self._clock.monotonic())
+        now = self._clock.monotonic()
+        seen_at = self._started_at if now - self._started_at < EARLY_SECONDS else now
+        self._histories = updated(self._histories, images, used or frozenset(), seen_at)
         return images, used
 
     def _removable(self, images: Iterable[ImageStatus], used: Set[str]) -> list[ImageStatus]:

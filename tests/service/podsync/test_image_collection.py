@@ -41,6 +41,15 @@ async def test_unused_images_are_removed_until_the_use_is_at_the_low_threshold(t
         assert reasons(stage) == []
 
 
+async def test_the_age_of_an_image_that_the_first_list_has_counts_from_the_start(tmp_path: Path) -> None:
+    async with pressed_stage(tmp_path, runtime_with(60), image_minimum_gc_age=2.0) as stage:
+        await stage.pods_that_run("one")
+        stage.network.clock.advance(2.0)
+        assert stage.service is not None
+        await stage.service.housekeeping.image_collection.remove_unused()
+        assert "old0:1" not in stage.runtime.images
+
+
 async def test_a_young_image_stays_and_the_second_failure_is_an_event(tmp_path: Path) -> None:
     async with pressed_stage(tmp_path, runtime_with(60)) as stage:
         stage.disk = 100 * MIB
