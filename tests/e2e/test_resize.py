@@ -5,7 +5,6 @@ The API server is the double: the real one of the tests has no subresource `resi
 
 import asyncio
 import json
-import os
 import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -27,7 +26,7 @@ from tests.support.agents.agent import NODE
 from tests.support.agents.behaviour import container, pod_of, status_of
 from tests.support.agents.conditions import condition_of, is_ready
 from tests.support.agents.world import World
-from tests.support.installed.chosen_programs import scope_of
+from tests.support.installed.chosen_programs import chosen_cgroup_driver, scope_of
 from tests.support.runtime.cgroup_values import cpu_share, memory, memory_usage, quota, share_of
 from tests.support.waits.deadline import WAIT_SECONDS
 
@@ -61,9 +60,13 @@ class Stage:
         pod: Object = await self.world.wait_for(found, f"pod {name} {what}")
         return pod
 
+    def bind(self, pod: Object) -> None:
+        """Create the pod, bound to the node."""
+        self.api.do(lambda: self.api.server.bind(pod, NODE))
+
     async def run(self, pod: Object) -> Object:
         """Bind the pod to the node and wait until it is ready."""
-        self.api.do(lambda: self.api.server.bind(pod, NODE))
+        self.bind(pod)
         return await self.until(pod["metadata"]["name"], is_ready, "to be ready")
 
     async def resize(self, name: str, **spec: Any) -> int:
@@ -142,14 +145,12 @@ def amounts(cpu: str, limit: str, request: str = "16Mi") -> Object:
 
 @asynccontextmanager
 async def make_stage(directory: Path, **config: Any) -> AsyncIterator[Stage]:
-    """An agent with these fields of the KubeletConfiguration, whose node is ready. TEST_CGROUP_DRIVER names the cgroup
-    driver."""
-    driver = os.environ.get("TEST_CGROUP_DRIVER", "cgroupfs")
+    """An agent with these fields of the KubeletConfiguration, whose node is ready."""
     with HttpApiServer() as api:
         kubeconfig = directory / "kubeconfig"
         api.write_kubeconfig(kubeconfig, NODE)
-        async with World(config={"cgroupDriver": driver, **config}, flags=(f"--kubeconfig={kubeconfig}",)) as world:
-            stage = Stage(api, world, driver)
+        async with World(config=config, flags=(f"--kubeconfig={kubeconfig}",)) as world:
+            stage = Stage(api, world, chosen_cgroup_driver())
 
             def ready() -> bool:
                 node = api.do(lambda: api.server.get(paths.node(NODE)))

@@ -23,7 +23,13 @@ PLACE = "/opt/checkout"
 _ALL_PASSED = re.compile(r"\d+ passed(, \d+ deselected)?(, \d+ warnings?)? in .*")
 _MAX_FILE_SECONDS = 1500.0 * SLOWNESS  # for one file of tests; pytest's own limit out here is longer
 # What takes one second out here takes several in there, though Python's own work takes the same time.
-_VARIABLES = {"CI": "true", "TEST_CONTAINERD": "bookworm", "TEST_PREREQUISITES": "run", "TEST_MIN_SLOWNESS": "3"}
+_VARIABLES = {
+    "CI": "true",
+    "TEST_API_SERVER": "double",
+    "TEST_CONTAINERD": "bookworm",
+    "TEST_MIN_SLOWNESS": "3",
+    "TEST_PREREQUISITES": "run",
+}
 # The argument is the name of the machine's Python.
 _LAY_OUT = f"""\
 set -e

@@ -19,6 +19,9 @@ RUNS = (
     pytest.param("tests/e2e/test_resize.py", "cgroupfs", marks=pytest.mark.night),
     pytest.param("tests/e2e/systemd_pods.py", "systemd", marks=pytest.mark.night),
     pytest.param("tests/e2e/test_node_allocatable.py", "cgroupfs", marks=pytest.mark.night),
+    pytest.param("tests/e2e/behaviour/test_cgroups.py", "cgroupfs", marks=pytest.mark.night),
+    pytest.param("tests/e2e/test_disk_pressure.py", "systemd", marks=pytest.mark.night),
+    pytest.param("tests/e2e/test_disk_pressure.py", "cgroupfs", marks=pytest.mark.night),
 )
 
 

@@ -114,7 +114,7 @@ async def test_the_qos_classes_share_by_what_their_pods_ask_for(node: Node) -> N
 
 
 async def test_the_shares_of_burstable_go_up_and_down_with_its_pods(node: Node) -> None:
-    node.put({"cgroups-big": pod_of("cgroups-big", asking("c", requests={"cpu": "500m"}))})
+    node.put({"cgroups-big": pod_of("cgroups-big", asking("c", requests={"cpu": "400m"}))})
     await node.agent.wait_running("cgroups-big")
     up = int(cpu_share(f"{kubepods(node)}/burstable"))
     assert up > int(share_of(512))

@@ -1,10 +1,12 @@
-"""What pods get of memory, swap and process ids on cgroup v2 alone, and what ends a pod that wants more (node.md 4.4,
-4.6, 4.7, 4.13, 5.6); and those tests of tests/e2e/test_resize.py that write cgroups, on the same node.
+"""What pods get of memory, swap and process ids on cgroup v2 alone, and what ends a pod that wants more of them or of
+the disk (node.md 4.4, 4.6, 4.7, 4.13, 5.4, 5.6); and those tests of tests/e2e/test_resize.py that write cgroups, on the
+same node.
 
 tests/machine/test_on_cgroup_v2.py runs this in a machine; it is not collected by itself.
 """
 
 import asyncio
+import os
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,12 +18,14 @@ import pytest_asyncio
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.e2e import test_resize
+from tests.e2e.test_disk_pressure import UNUSED, allocate, held_of
 from tests.e2e.test_node_allocatable import machine
 from tests.e2e.test_resize import MI, Stage, instance, make_stage
 from tests.support.agents.agent import NODE
 from tests.support.agents.behaviour import container, pod_of, status_of
 from tests.support.agents.conditions import condition_of
 from tests.support.waits.deadline import WAIT_SECONDS
+from tools.oci_image import Image
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -29,6 +33,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 SWAP = Path("/swapfile")
 PAGE = 4096  # bytes
 PODS_MI, THRESHOLD_MI, PIDS = 900, 200, 64  # memory of all pods; what of it stays free; processes of a pod
+DISK_MI = 1000  # what of the disk stays free
 FACTOR = 0.9  # memoryThrottlingFactor
 REQUEST_MI, LIMIT_MI = 64, 128
 # Both are in memory and count as the container's: more together than it may have without swap.
@@ -37,6 +42,7 @@ FILL = (
     " 2>/dev/null; echo filled; exec sleep 1000000"
 )
 FILLED_MI = 144
+IDLE = "exec sleep 1000000"
 CROWD = "(for i in $(seq 80); do sleep 1000 & done) & exec sleep 1000000"
 OVER_ITS_LIMIT = "head -c 200000000 /dev/zero | tail"
 # Grows beyond the threshold and then no more, so that only an eviction ends it.
@@ -69,12 +75,14 @@ async def stage(swap: int, tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
         memorySwap={"swapBehavior": "LimitedSwap"},
         podPidsLimit=PIDS,
         systemReserved={"memory": str(machine("MemTotal") - PODS_MI * MI)},
-        evictionHard={"memory.available": f"{THRESHOLD_MI}Mi"},
-        evictionPressureTransitionPeriod="10s",
+        evictionHard={"memory.available": f"{THRESHOLD_MI}Mi", "nodefs.available": f"{DISK_MI}Mi"},
+        evictionPressureTransitionPeriod="5s",
+        imageMinimumGCAge="1ns",
     ) as made:
-        await made.run(pod_of("sure", container("c", resources={"requests": amounts(64), "limits": amounts(64)})))
+        sure: Object = {"requests": amounts(64) | {"ephemeral-storage": "200Mi"}, "limits": amounts(64)}
+        await made.run(holding("sure", IDLE, sure, medium=""))
         await made.run(holding("burst", FILL, {"requests": amounts(REQUEST_MI), "limits": amounts(LIMIT_MI)}))
-        await made.run(pod_of("best", container("c")))
+        await made.run(holding("best", IDLE, {}, medium=""))
         yield made
 
 
@@ -82,10 +90,10 @@ def amounts(memory_mi: int) -> Object:
     return {"cpu": "50m", "memory": f"{memory_mi}Mi"}
 
 
-def holding(name: str, script: str, resources: Object, **spec: Any) -> Object:
-    """A pod whose container has a directory in memory."""
+def holding(name: str, script: str, resources: Object, medium: str = "Memory", **spec: Any) -> Object:
+    """A pod whose container has a directory in memory, or with "" on the disk."""
     mounts = [{"name": "held", "mountPath": "/held"}]
-    volumes = [{"name": "held", "emptyDir": {"medium": "Memory"}}]
+    volumes = [{"name": "held", "emptyDir": {"medium": medium}}]
     return pod_of(name, container("c", script, resources=resources, volumeMounts=mounts), volumes=volumes, **spec)
 
 
@@ -174,8 +182,7 @@ def killed_for_memory(stage: Stage) -> int:
 async def test_a_container_over_its_memory_limit_is_killed_by_the_kernel(stage: Stage) -> None:
     before = killed_for_memory(stage)
     eater = container("c", OVER_ITS_LIMIT, resources={"limits": {"memory": "24Mi"}})
-    pod = pod_of("eater", eater, restartPolicy="Never")
-    stage.api.do(lambda: stage.api.server.bind(pod, NODE))
+    stage.bind(pod_of("eater", eater, restartPolicy="Never"))
     ended = await stage.until("eater", lambda p: p["status"].get("phase") == "Failed", "to fail")
     assert killed_for_memory(stage) > before
     state = status_of(ended, "c")["state"]["terminated"]
@@ -198,26 +205,34 @@ async def test_a_pod_has_no_more_processes_than_the_limit_of_process_ids(stage: 
     await stage.delete("crowd")
 
 
-async def test_the_pod_that_grows_is_evicted_and_the_others_stay(stage: Stage) -> None:
-    killed = killed_for_memory(stage)
-    pod = holding("grows", GROW, {}, restartPolicy="Never")
-    stage.api.do(lambda: stage.api.server.bind(pod, NODE))
+async def wait_evicted(stage: Stage, name: str, kind: str, resource: str, threshold_mi: int) -> None:
+    """Wait until the node has this condition, the pod is evicted for it, and the node has it no more."""
 
     def pressure() -> str:
-        return str(condition_of(stage.get(paths.node(NODE)), "MemoryPressure").get("status"))
+        return str(condition_of(stage.get(paths.node(NODE)), kind).get("status"))
 
-    await stage.world.wait_for(lambda: pressure() == "True", "pressure", 2 * WAIT_SECONDS)
-    evicted = await stage.until("grows", lambda p: p["status"].get("phase") == "Failed", "to be evicted")
+    await stage.world.wait_for(lambda: pressure() == "True", kind, 2 * WAIT_SECONDS)
+    evicted = await stage.until(name, lambda p: p["status"].get("phase") == "Failed", "to be evicted")
     status = evicted["status"]
     assert status["reason"] == "Evicted", status
-    start = f"The node was low on resource: memory. Threshold quantity: {THRESHOLD_MI}Mi, available: "
+    start = f"The node was low on resource: {resource}. Threshold quantity: {threshold_mi}Mi, available: "
     assert status["message"].startswith(start), status
-    assert killed_for_memory(stage) == killed
     assert condition_of(evicted, "DisruptionTarget")["reason"] == "TerminationByKubelet"
-    await stage.world.wait_for(lambda: pressure() == "False", "no pressure", 2 * WAIT_SECONDS)
-    for name in ("sure", "burst", "best"):
+    await stage.world.wait_for(lambda: pressure() == "False", f"no {kind}", 2 * WAIT_SECONDS)
+
+
+def check_run(stage: Stage, *names: str) -> None:
+    for name in names:
         kept = stage.get(paths.pod("default", name))
         assert (kept["status"]["phase"], status_of(kept, "c")["restartCount"]) == ("Running", 0), kept["status"]
+
+
+async def test_the_pod_that_grows_is_evicted_and_the_others_stay(stage: Stage) -> None:
+    killed = killed_for_memory(stage)
+    stage.bind(holding("grows", GROW, {}, restartPolicy="Never"))
+    await wait_evicted(stage, "grows", "MemoryPressure", "memory", THRESHOLD_MI)
+    assert killed_for_memory(stage) == killed
+    check_run(stage, "sure", "burst", "best")
 
 
 # They run here on the node of this file. QoS cgroups keep what a deleted pod requested until the next pod starts, or
@@ -243,3 +258,15 @@ async def test_without_a_factor_containers_are_throttled_no_more(stage: Stage) -
     # systemd writes what it has of each unit again.
     await asyncio.to_thread(subprocess.run, ["systemctl", "daemon-reload"], check=True)
     assert high() == ["max", "max"]
+
+
+async def test_the_pod_that_fills_the_disk_is_evicted_after_unused_images_are_removed(stage: Stage) -> None:
+    world = stage.world
+    await world.import_images([Image(name=UNUSED, command=("/bin/sh",))])
+    sure, best = (held_of(world, stage.get(paths.pod("default", name))) for name in ("sure", "best"))
+    allocate(sure / "file", 100 * MI)  # of the 200 that it requests
+    free = os.statvfs(best)
+    allocate(best / "file", free.f_frsize * free.f_bavail - (DISK_MI - 32) * MI)
+    await wait_evicted(stage, "best", "DiskPressure", "ephemeral-storage", DISK_MI)
+    assert UNUSED not in {name for image in await world.runtime.list_images() for name in image.repo_tags}
+    check_run(stage, "sure", "burst")

@@ -31,7 +31,7 @@ from tests.support.agents.kept_machine import KEPT_MACHINE
 from tests.support.agents.preloaded import Preloaded
 from tests.support.agents.supervisord_start import start_supervisord
 from tests.support.installed import ran_versions
-from tests.support.installed.chosen_programs import chosen_handler, runs_in_docker
+from tests.support.installed.chosen_programs import chosen_cgroup_driver, chosen_handler, runs_in_docker
 from tests.support.runtime.containerd import PrivateContainerd, network_of_our_own
 from tests.support.runtime.docker import PrivateDocker
 from tests.support.runtime.stops import Stop, stops_of_containerd, stops_of_docker
@@ -120,6 +120,7 @@ class Agent:
             "staticPodPath": "manifests",
             "podLogsDir": "log/pods",
             "cgroupRoot": f"/{self.home.path.name}",
+            "cgroupDriver": chosen_cgroup_driver(),
             "address": "127.0.0.1",
             "port": self._port,
             "readOnlyPort": self._read_only_port,

@@ -2,6 +2,7 @@
 
 Variables of the environment choose. TEST_CONTAINERD is a suite of Debian; without it the newest that the cache has,
 else the installed one. TEST_HANDLER is runc (without it) or crun. TEST_RUNTIME is containerd (without it) or docker.
+TEST_CGROUP_DRIVER is cgroupfs (without it) or systemd, of the agents whose test does not set one.
 """
 
 import os
@@ -38,6 +39,14 @@ def runs_in_docker() -> bool:
     chosen = os.environ.get("TEST_RUNTIME", "containerd")
     assert chosen in ("containerd", "docker"), f"TEST_RUNTIME={chosen}: must be containerd or docker"
     return chosen == "docker"
+
+
+@cache
+def chosen_cgroup_driver() -> str:
+    """The cgroup driver of the agents."""
+    chosen = os.environ.get("TEST_CGROUP_DRIVER", "cgroupfs")
+    assert chosen in ("cgroupfs", "systemd"), f"TEST_CGROUP_DRIVER={chosen}: must be cgroupfs or systemd"
+    return chosen
 
 
 @cache
