@@ -7,7 +7,7 @@ from functools import partial
 
 from bus.messages.cgroup_details import CgroupDetails, DeviceIo, FoundCgroups
 from services.pleg.adapters.block_devices import device_name
-from services.pleg.adapters.cgroup_reader import CgroupPlace, place_of, place_of_process, read_file, read_usage
+from services.pleg.adapters.cgroup_reader import CgroupPlace, place_of, place_of_container, read_file, read_usage
 from services.pleg.adapters.machine_info import read_machine_info
 from services.pleg.adapters.usage_reading import directory_of, made_at, parent_of_pod, read_network
 from services.pleg.core.cgroup_details import DeviceNumbers, Numbers, v1_details, v1_io, v2_details, v2_io
@@ -51,7 +51,7 @@ class CgroupDetailsReader:
         own: CgroupPlace | None = None
         sandboxes = [sandbox for sandbox in pod.sandboxes[:1] if sandbox.state is SandboxState.READY]
         for sandbox in sandboxes:
-            place = self._place(sandbox.pid)
+            place = place_of_container(self._hierarchies, sandbox.pid, sandbox.id)
             own = parent_of_pod(place, pod.uid) if place else None
             network = None if sandbox.host_network else read_network(sandbox.pid, wall)
             row = self._row(
@@ -68,7 +68,7 @@ class CgroupDetailsReader:
             if row is not None:
                 yield row
         for container in running_containers(pod):
-            place = self._place(container.pid)
+            place = place_of_container(self._hierarchies, container.pid, container.id)
             own = own or (parent_of_pod(place, pod.uid) if place else None)
             row = self._row(
                 place,
@@ -85,9 +85,6 @@ class CgroupDetailsReader:
                 yield row
         if (row := self._row(own, wall, pod=pod.name, namespace=pod.namespace)) is not None:
             yield row
-
-    def _place(self, pid: int) -> CgroupPlace | None:
-        return place_of_process(self._hierarchies, pid) if pid > 0 else None
 
     def _row(self, place: CgroupPlace | None, wall: float, **more: object) -> CgroupDetails | None:
         numbers = self._read(place, wall) if place else None

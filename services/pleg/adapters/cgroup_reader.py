@@ -19,11 +19,13 @@ _PRESSURES = ("cpu.pressure", "memory.pressure", "io.pressure")
 
 
 class CgroupPlace(Struct, frozen=True):
-    """Has the directories of one cgroup: the one of v2, or those of v1 by controller."""
+    """Has the directories of one cgroup: the one of v2, or those of v1 by controller. `below`: the path from there to
+    the cgroup that has its processes, such as "/container"; "" where it has them itself."""
 
     unified: str | None
     by_controller: Mapping[str, str]
     is_root: bool = False
+    below: str = ""
 
 
 def place_of(hierarchies: Hierarchies, name: str) -> CgroupPlace:
@@ -45,6 +47,28 @@ def place_of_process(hierarchies: Hierarchies, pid: int, proc: str = "/proc") ->
     return _place(hierarchies, paths) if paths else None
 
 
+def place_of_container(hierarchies: Hierarchies, pid: int, container_id: str) -> CgroupPlace | None:
+    """Return the directories of the cgroup that the runtime has made for the container or sandbox of this process, by
+    its id; None where the process has ended. The process may be in one below it: with crun and the cgroup driver
+    systemd it is, and a container may make cgroups of its own. Without the id, that of the process."""
+    place = place_of_process(hierarchies, pid) if pid > 0 else None
+    if place is None:
+        return None
+
+    def cut(path: str) -> str:
+        names = path.split("/")
+        of_it = (n for n, name in enumerate(names, 1) if container_id in name and "conmon" not in name)
+        return "/".join(names[: next(of_it, len(names))])
+
+    process = place.unified or place.by_controller.get("cpuacct", "")
+    return CgroupPlace(
+        unified=place.unified and cut(place.unified),
+        by_controller={name: cut(path) for name, path in place.by_controller.items()},
+        is_root=place.is_root,
+        below=process.removeprefix(cut(process)),
+    )
+
+
 def _place(hierarchies: Hierarchies, paths: Mapping[str, str]) -> CgroupPlace:
     is_root = all(not path.strip("/") for path in paths.values())
     if hierarchies.unified is not None:
@@ -61,9 +85,9 @@ def read_usage(place: CgroupPlace, time: float, proc: Path = Path("/proc")) -> C
     """Read the usage at `time` (wall clock seconds); None where the cgroup does not exist."""
     machine = _machine_memory(proc) if place.is_root else None
     if place.unified is not None:
-        files = _v2_files(place.unified, Path(proc, "pressure") if place.is_root else None)
+        files = _v2_files(place.unified, place.below, Path(proc, "pressure") if place.is_root else None)
         return v2_usage(files, time, machine) if files else None
-    files = _v1_files(place.by_controller)
+    files = _v1_files(place.by_controller, place.below)
     return v1_usage(files, time, machine) if files else None
 
 
@@ -84,7 +108,7 @@ def read_file(path: str) -> bytes | None:
         os.close(descriptor)
 
 
-def _v1_files(by_controller: Mapping[str, str]) -> CgroupFiles | None:
+def _v1_files(by_controller: Mapping[str, str], below: str) -> CgroupFiles | None:
     cpu, memory = by_controller.get("cpuacct"), by_controller.get("memory")
     usage = read_file(f"{cpu}/cpuacct.usage") if cpu else None
     stat = read_file(f"{memory}/memory.stat") if memory else None
@@ -96,11 +120,11 @@ def _v1_files(by_controller: Mapping[str, str]) -> CgroupFiles | None:
         memory_usage=read_file(f"{memory}/memory.usage_in_bytes"),
         memory_limit=read_file(f"{memory}/memory.limit_in_bytes"),
         swap_limit=read_file(f"{memory}/memory.memsw.limit_in_bytes"),
-        processes=read_file(f"{cpu}/cgroup.procs"),
+        processes=read_file(f"{cpu}{below}/cgroup.procs"),
     )
 
 
-def _v2_files(directory: str, root_pressures: Path | None) -> CgroupFiles | None:
+def _v2_files(directory: str, below: str, root_pressures: Path | None) -> CgroupFiles | None:
     cpu = read_file(f"{directory}/cpu.stat")
     if cpu is None:
         return None
@@ -114,7 +138,7 @@ def _v2_files(directory: str, root_pressures: Path | None) -> CgroupFiles | None
         memory_limit=read_file(f"{directory}/memory.max"),
         swap_usage=read_file(f"{directory}/memory.swap.current"),
         swap_limit=read_file(f"{directory}/memory.swap.max"),
-        processes=read_file(f"{directory}/cgroup.procs"),
+        processes=read_file(f"{directory}{below}/cgroup.procs"),
         pressures=(pressures[0], pressures[1], pressures[2]),
     )
 

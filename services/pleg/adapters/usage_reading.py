@@ -14,7 +14,14 @@ from bus.messages.usage import (
     PodUsage,
     SystemContainerUsage,
 )
-from services.pleg.adapters.cgroup_reader import CgroupPlace, place_of, place_of_process, read_file, read_usage
+from services.pleg.adapters.cgroup_reader import (
+    CgroupPlace,
+    place_of,
+    place_of_container,
+    place_of_process,
+    read_file,
+    read_usage,
+)
 from services.pleg.adapters.host_reader import read_pids
 from services.pleg.core.network_counters import interfaces
 from services.pleg.core.pod_usage import is_cgroup_of_pod, running_containers, sum_of
@@ -96,10 +103,8 @@ class UsageReading:
 
     def _place(self, container_id: str, pid: int) -> CgroupPlace | None:
         place = self._places.get(container_id)
-        if place is None and pid > 0:
-            place = place_of_process(self._hierarchies, pid)
-            if place is not None:
-                self._places[container_id] = place
+        if place is None and (place := place_of_container(self._hierarchies, pid, container_id)) is not None:
+            self._places[container_id] = place
         return place
 
     def _system_containers(self, wall: float) -> tuple[SystemContainerUsage, ...]:
@@ -128,8 +133,7 @@ class UsageReading:
 
 
 def parent_of_pod(place: CgroupPlace, uid: str) -> CgroupPlace | None:
-    """Return the cgroup of the pod above that of a process in it; None where there is none. crun with the driver
-    systemd has its processes one below the container's scope, and a container may have cgroups of its own."""
+    """Return the cgroup of the pod above that of one of its containers or processes; None where there is none."""
 
     def parent(path: str) -> str | None:
         above = path.split("/")[:-1]

@@ -37,8 +37,9 @@ class MemoryThrottles:
         """Look each minute until cancelled, and at once when `all_known` is set, which says that sources and runtime
         have listed all they have. Return where there can be no such throttles."""
         while takes_throttles_back(self._cgroups.facts):
+            known = all_known.is_set()  # those that are known later are not among what is looked at here
             await self.take_back()
-            if all_known.is_set():
+            if known:
                 await asyncio.sleep(LOOP_SECONDS)
             else:
                 with contextlib.suppress(TimeoutError):
@@ -63,6 +64,6 @@ class MemoryThrottles:
             return
         await self._cgroups.driver()  # from which the names of cgroups follow
         cgroup, hierarchies = pod_cgroup_name(pod, self._cgroups.facts), self._cgroups.hierarchies
-        if await asyncio.to_thread(cgroup_reads.read_memory_high, hierarchies, cgroup, container_id) == earlier:
+        if earlier in await asyncio.to_thread(cgroup_reads.read_memory_high, hierarchies, cgroup, container_id):
             log.info("taking memory.high of an earlier configuration from container %s", container_id)
             await self._runtime.update_container_resources(container_id, _UNTHROTTLED)

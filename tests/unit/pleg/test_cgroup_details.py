@@ -50,7 +50,7 @@ def read(
     def place_of_process(_: Hierarchies, pid: int) -> CgroupPlace | None:
         return place_of(hierarchies, path) if pid == CONTAINER_PID else None
 
-    monkeypatch.setattr("services.pleg.adapters.cgroup_details_reader.place_of_process", place_of_process)
+    monkeypatch.setattr("services.pleg.adapters.cgroup_reader.place_of_process", place_of_process)
     return CgroupDetailsReader(hierarchies, ManualClock(), ("kubepods",)).read([POD])
 
 
@@ -89,11 +89,11 @@ def test_a_sandbox_has_its_id_and_the_root_the_network(tmp_path: Path, monkeypat
     hierarchies = lay_out_v2(tmp_path)
     (tmp_path / "cpu.stat").write_text("usage_usec 1\n")
     place = place_of(hierarchies, V2_CONTAINER)
-    monkeypatch.setattr("services.pleg.adapters.cgroup_details_reader.place_of_process", lambda *_: place)
-    sandbox = replace(POD.sandboxes[0], pid=os.getpid())
+    monkeypatch.setattr("services.pleg.adapters.cgroup_reader.place_of_process", lambda *_: place)
+    sandbox = replace(POD.sandboxes[0], id=CONTAINER, pid=os.getpid())
     reader = CgroupDetailsReader(hierarchies, ManualClock(), ("kubepods",))
     found = reader.read([replace(POD, sandboxes=(sandbox,), containers=())])
-    shown = next(cgroup for cgroup in found.cgroups if cgroup.name == "s")
+    shown = next(cgroup for cgroup in found.cgroups if cgroup.name == CONTAINER)
     assert (shown.image, shown.container, shown.pod) == (SANDBOX_IMAGE, "", "web")
     assert shown.network is not None and (shown.open_files_limit or 0) > 0
     assert row(found, "/").network is not None

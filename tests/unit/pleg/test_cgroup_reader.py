@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import fields
 
 from bus.messages.usage import CgroupUsage, Pressure, PressureShare
-from services.pleg.adapters.cgroup_reader import place_of, place_of_process, read_usage
+from services.pleg.adapters import cgroup_reader
+from services.pleg.adapters.cgroup_reader import place_of, place_of_container, place_of_process, read_usage
 from services.pleg.core.cgroup_values import key_numbers, number, pressure
 from shared.host.cgroup_layout import Hierarchies
 from tests.unit.pleg.cgroup_trees import CONTAINER, V1_POD, V2_CONTAINER, V2_POD, lay_out_v1, lay_out_v2
@@ -143,6 +144,31 @@ def test_the_cgroup_of_a_process_is_found_in_each_hierarchy(tmp_path: Path) -> N
     v2 = place_of_process(Hierarchies(unified=tmp_path, by_controller={}), 12, str(tmp_path))
     assert v2 is not None and v2.unified == f"{tmp_path}/d"
     assert place_of_process(v1, 13, str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("below", ["", "/container", f"/init/{CONTAINER}"])
+@pytest.mark.parametrize(("lay_out", "path"), [(lay_out_v1, f"{V1_POD}/{CONTAINER}"), (lay_out_v2, V2_CONTAINER)])
+def test_a_container_uses_what_its_cgroup_and_those_below_it_use(
+    lay_out: Callable[[Path], Hierarchies], path: str, below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its processes may be in a cgroup below the one that the runtime has made: with crun, or by its own choice."""
+    hierarchies = lay_out(tmp_path)
+    for tree in (hierarchies.unified, *hierarchies.by_controller.values()):
+        if tree is not None and below:
+            inner = Path(f"{tree}/{path}{below}")
+            inner.mkdir(parents=True)
+            (tree / path / "cgroup.procs").write_text("")
+            (inner / "cgroup.procs").write_text("10\n11\n12\n")
+    wanted = read_usage(place_of(lay_out(tmp_path / "plain"), path), 5.0)
+    monkeypatch.setattr(
+        cgroup_reader, "place_of_process", lambda hierarchies, pid: place_of(hierarchies, f"{path}{below}")
+    )
+    place = place_of_container(hierarchies, 7, CONTAINER)
+    assert place is not None and wanted is not None and wanted.processes == 3
+    assert read_usage(place, 5.0) == wanted
+    of_another = place_of_container(hierarchies, 7, "other")
+    assert of_another == place_of(hierarchies, f"{path}{below}")
+    assert place_of_container(hierarchies, 0, CONTAINER) is None
 
 
 @pytest.mark.parametrize("text", [None, b"", b"max\n", b"\xff\xfe", b"-", b" \n\n", b"9" * 5000, b"a " + b"9" * 5000])

@@ -4,6 +4,7 @@ containers is throttled (node.md 4.3).
 Decides nothing. Blocks for microseconds: call it in a thread.
 """
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from shared.host.cgroup_layout import Hierarchies
 from shared.podspec.resources import MAX_SHARES, MIN_SHARES
 
-OF_CRUN = "container"  # the cgroup below a container's scope of systemd in which crun has its processes and limits
+# The cgroup below a container's scope of systemd in which crun has its processes. Releases before 1.21 write limits
+# only there, later ones also to the scope.
+_OF_CRUN = "container"
 NO_V1_LIMIT = 1 << 62  # bytes; v1 shows a limit in pages near 1 << 63 where there is none
 
 
@@ -54,16 +57,20 @@ def read_memory_usage(hierarchies: Hierarchies, name: str, container_id: str = "
         return None
 
 
-def read_memory_high(hierarchies: Hierarchies, name: str, container_id: str) -> str:
-    """Return memory.high of the cgroup of this container, below the pod's cgroup of this name: bytes, or "max". That
-    also on v1, and where there is no such cgroup."""
+def read_memory_high(hierarchies: Hierarchies, name: str, container_id: str) -> set[str]:
+    """Return memory.high of the cgroup of this container, below the pod's cgroup of this name, and of the one that crun
+    has below it: bytes, or "max". Nothing on v1, and where there is no such cgroup."""
     if (root := hierarchies.unified) is None:
-        return "max"
+        return set()
     try:
         own = root / _of_container(root, name.strip("/"), container_id)
-        return _text((own / OF_CRUN if (own / OF_CRUN).is_dir() else own) / "memory.high")
     except (OSError, StopIteration):
-        return "max"
+        return set()
+    found = set()
+    for directory in (own, own / _OF_CRUN):
+        with contextlib.suppress(OSError):
+            found.add(_text(directory / "memory.high"))
+    return found
 
 
 def _of_container(root: Path, relative: str, container_id: str) -> str:

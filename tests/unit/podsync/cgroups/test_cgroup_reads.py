@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.podsync.adapters.cgroups.cgroup_reads import OF_CRUN, read_memory_high, read_values
+from services.podsync.adapters.cgroups.cgroup_reads import read_memory_high, read_values
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from shared.host.cgroup_layout import Hierarchies
 
@@ -41,13 +41,13 @@ def test_a_cgroup_that_is_gone_is_an_error(tmp_path: Path) -> None:
         read_values(Hierarchies(unified=tmp_path, by_controller={}), "/kubepods/podu1")
 
 
-@pytest.mark.parametrize("below", ["", f"/{OF_CRUN}"])
-def test_the_throttle_of_a_container_is_read_where_its_runtime_has_written_it(tmp_path: Path, below: str) -> None:
+def test_the_throttle_of_a_container_is_found_where_its_runtime_has_written_it(tmp_path: Path) -> None:
     scope = tmp_path / "pod.slice/cri-containerd-id1.scope"
-    written = Path(f"{scope}{below}")
-    written.mkdir(parents=True)
-    (scope / "memory.high").write_text("max\n")
-    (written / "memory.high").write_text("4096\n")
+    (scope / "container").mkdir(parents=True)  # of crun, or of the container's own making
     hierarchies = Hierarchies(unified=tmp_path, by_controller={})
-    assert read_memory_high(hierarchies, "/pod.slice", "id1") == "4096"
-    assert read_memory_high(hierarchies, "/pod.slice", "id2") == "max"
+    (scope / "memory.high").write_text("4096\n")
+    assert read_memory_high(hierarchies, "/pod.slice", "id1") == {"4096"}
+    (scope / "container/memory.high").write_text("max\n")
+    assert read_memory_high(hierarchies, "/pod.slice", "id1") == {"4096", "max"}
+    assert read_memory_high(hierarchies, "/pod.slice", "id2") == set()
+    assert read_memory_high(Hierarchies(unified=None, by_controller={}), "/pod.slice", "id1") == set()

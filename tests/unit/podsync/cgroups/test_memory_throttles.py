@@ -1,16 +1,19 @@
 """memory.high of an earlier configuration is taken from running containers where none is throttled any more."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
+from services.podsync.controllers import memory_throttles
 from services.podsync.controllers.memory_throttles import MemoryThrottles
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.cri.interface import Message, RuntimeCallError
 from shared.metrics.registry import Registry
+from tests.support.waits.deadline import SLOWNESS
 from tests.unit.podsync.cgroups.test_node_cgroups import Clock
 from tests.unit.podsync.cgroups.test_node_cgroups import Runtime as RuntimeOfDriver
 from tests.unit.podsync.cgroups.test_v2_tree import PODS, tree
@@ -30,10 +33,13 @@ class Runtime(RuntimeOfDriver):
         self._pod = pod
         self.asked_for: list[str] = []
         self.refuses: set[str] = set()
+        self.then: Callable[[], object] = lambda: None  # after each request
 
     async def update_container_resources(self, container_id: str, resources: Message) -> None:
         self.asked_for.append(container_id)
-        if container_id in self.refuses:
+        refused = container_id in self.refuses
+        self.then()
+        if refused:
             raise RuntimeCallError("UpdateContainerResources", "Unavailable", "no socket")
         assert resources == UNTHROTTLED
         (self._pod / container_id / "memory.high").write_text("max\n")
@@ -53,6 +59,14 @@ class Stage:
         node = NodeFacts(node_name="n", **facts)
         cgroups = PodCgroups(node, tree(root), self.runtime, Clock(), Registry())  # type: ignore[arg-type]
         self.throttles = MemoryThrottles(cgroups, self.runtime, lambda: self.running)  # type: ignore[arg-type]
+
+    async def run_until(self, high: list[str], all_known: asyncio.Event) -> None:
+        """Run until the containers have these values."""
+        async with asyncio.TaskGroup() as tasks, asyncio.timeout(5 * SLOWNESS):
+            run = tasks.create_task(self.throttles.run(all_known))
+            while self.high() != high:
+                await asyncio.sleep(0.01)
+            run.cancel()
 
     def high(self) -> list[str]:
         return [(self.directory / container_id / "memory.high").read_text().strip() for container_id in IDS]
@@ -81,16 +95,31 @@ async def test_running_containers_are_throttled_no_more_and_looked_at_once(
 
 async def test_containers_that_are_known_after_the_start_are_looked_at_at_once(tmp_path: Path) -> None:
     stage = Stage(tmp_path, memory_qos=True, memory_throttling_factor=0.0)
-    running, stage.running = stage.running, []
     all_known = asyncio.Event()
-    task = asyncio.create_task(stage.throttles.run(all_known))
-    await asyncio.sleep(0)  # the first look, at no container
-    stage.running = running
-    all_known.set()
-    async with asyncio.timeout(5):
-        while stage.high() != ["max", "max", "max"]:
-            await asyncio.sleep(0)
-    task.cancel()
+    late = stage.running.pop(1)
+
+    def become_known() -> None:
+        stage.running.append(late)
+        all_known.set()
+
+    stage.runtime.then = become_known  # in the first look
+    await stage.run_until(["max", "max", "max"], all_known)
+    assert stage.runtime.asked_for == ["aa1", "bb2"]
+
+
+async def test_containers_are_looked_at_again_also_while_not_all_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_throttles, "LOOP_SECONDS", 0.01)
+    stage = Stage(tmp_path, memory_qos=True, memory_throttling_factor=0.0)
+    stage.runtime.refuses = {"aa1"}
+
+    def answer_once_more() -> None:
+        if stage.runtime.asked_for[-1] == "aa1":
+            stage.runtime.refuses.clear()
+
+    stage.runtime.then = answer_once_more
+    await stage.run_until(["max", "max", "max"], asyncio.Event())
 
 
 async def test_a_container_that_is_gone_is_no_reason_to_ask_the_runtime(tmp_path: Path) -> None:
