@@ -8,24 +8,20 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from services.cli.takeover.plan import Intent, steps_of
 from tests.machine.kubeadm import BY_HAND, OURS, OWN, PACKAGED_UNIT, KubeadmMachine
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1500)]
 
 PODS = ("first", "second")
-_TAKEOVER_POINTS = [
-    f"takeover.{moment}.{step}" for step in ("WRITE", "RELOAD", "RESTART", "WAIT") for moment in ("saved", "acted")
-]
-_GIVE_BACK_POINTS = [
-    "takeover.saved.REMOVE",
-    "takeover.acted.REMOVE",
-    "takeover.acted.RELOAD",
-    "takeover.acted.RESTART",
-]
+_STEPS = {"takeover": steps_of(Intent.TAKEOVER), "give-back": steps_of(Intent.GIVE_BACK)}  # each has both crash points
 _KILLS = [
-    *(("takeover", point, second) for point in _TAKEOVER_POINTS for second in ("takeover", "give-back")),
-    *(("give-back", point, second) for point in _GIVE_BACK_POINTS for second in ("takeover", "give-back")),
+    (command, f"takeover.{moment}.{step.name}", second)
+    for command, steps in _STEPS.items()
+    for step in steps
+    for moment in ("saved", "acted")
+    for second in ("takeover", "give-back")
 ]
 _SAMPLE = {("takeover", "takeover.saved.RESTART", "takeover"), ("give-back", "takeover.acted.RELOAD", "give-back")}
 
