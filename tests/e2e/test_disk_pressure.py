@@ -142,6 +142,17 @@ async def held_by(cluster: Cluster, name: str) -> Path:
     return held_of(cluster.agent, pod)
 
 
+async def wait_read(cluster: Cluster, *names: str) -> None:
+    """Wait until the pods are ready and the agent has read what they use: a pod without figures is evicted first."""
+    await cluster.wait_ready(*names)
+
+    async def read() -> bool:
+        summary = await cluster.agent.get_json("/stats/summary") or {"pods": []}
+        return {pod["podRef"]["name"] for pod in summary["pods"]} >= set(names)
+
+    await cluster.wait_for(read, f"the usage of {', '.join(names)}")
+
+
 async def wait_evicted(cluster: Cluster, name: str) -> Object:
     return await cluster.wait_pod(
         name, lambda pod: pod["status"].get("phase") == "Failed", "to be evicted", 3 * WAIT_SECONDS
@@ -169,7 +180,7 @@ async def test_dead_containers_then_unused_images_then_the_pod_that_exceeds_its_
     await cluster.wait_pod("done", lambda pod: pod["status"].get("phase") == "Succeeded", "to end")
     for name, request in (("grows", ""), ("within", "100Mi")):
         await cluster.create(pod_with_files(cluster, name, request))
-    await cluster.wait_ready("grows", "within")
+    await wait_read(cluster, "grows", "within")
     allocate(await held_by(cluster, "within") / "file", 48 * MIB)
     allocate(await held_by(cluster, "grows") / "file", 32 * MIB)
 
@@ -228,7 +239,7 @@ async def test_with_0_free_bytes_or_inodes_the_agent_evicts_reports_and_recovers
     calm, fills, after = f"calm-{what}", f"fills-{what}", f"after-{what}"
     await cluster.create(pod_with_files(cluster, calm, "100Mi"))
     await cluster.create(pod_with_files(cluster, fills))
-    await cluster.wait_ready(calm, fills)
+    await wait_read(cluster, calm, fills)
     before = pids(cluster)
     (fill if what == "bytes" else fill_inodes)(await held_by(cluster, fills))
     free = os.statvfs(disk_of(cluster))
@@ -257,7 +268,7 @@ async def test_a_kill_of_podsync_and_pleg_during_an_eviction_loses_no_eviction_a
     agent, names = cluster.agent, ("largest", "smaller")
     for name in names:
         await cluster.create(pod_with_files(cluster, name))
-    await cluster.wait_ready(*names)
+    await wait_read(cluster, *names)
     allocate(await held_by(cluster, "smaller") / "file", 20 * MIB)
     allocate(await held_by(cluster, "largest") / "file", 60 * MIB)
     free = os.statvfs(disk_of(cluster))
