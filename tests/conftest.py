@@ -163,7 +163,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Keep the versions that ran, for docs/versions.md."""
-    selected = session.config.getoption("keyword") or any("::" in argument for argument in session.config.args)
+    given = session.config.option
+    # The marks that the queue asks for belong to a choice of programs of their own.
+    by_marks = given.markexpr and not session.config.pluginmanager.has_plugin("tests.queue.recorder")
+    by_name = given.keyword or given.deselect or any("::" in argument for argument in session.config.args)
+    selected = by_marks or by_name
     stopped = session.shouldfail or exitstatus == pytest.ExitCode.INTERRUPTED
     ran_versions.write_notes(partial=bool(selected or stopped))
 

@@ -215,37 +215,3 @@ async def test_an_interrupted_takeover_is_rolled_back(node: KubeadmNode, number:
     assert node.own_runs, node.kubelets()
     assert await node.running() == before
     assert not RECORD.exists()
-
-
-@pytest.mark.night
-@pytest.mark.parametrize("second", ["takeover", "give-back"])
-@pytest.mark.parametrize("point", [
-    "takeover.saved.WRITE", "takeover.acted.WRITE", "takeover.saved.RELOAD", "takeover.acted.RELOAD",
-    "takeover.saved.RESTART", "takeover.acted.RESTART", "takeover.saved.WAIT", "takeover.acted.WAIT",
-])  # fmt: skip
-async def test_a_takeover_killed_at_any_step_is_continued_or_undone(node: KubeadmNode, point: str, second: str) -> None:
-    before = await node.running()
-    await node.kill("takeover", point)
-    node.does(second)
-    assert node.ours_runs if second == "takeover" else node.own_runs, node.kubelets()
-    node.does("give-back")
-    assert node.own_runs, node.kubelets()
-    assert await node.running() == before
-
-
-@pytest.mark.night
-@pytest.mark.parametrize("second", ["takeover", "give-back"])
-@pytest.mark.parametrize("point", [
-    "takeover.saved.REMOVE", "takeover.acted.REMOVE", "takeover.acted.RELOAD", "takeover.acted.RESTART",
-])  # fmt: skip
-async def test_a_give_back_killed_at_any_step_is_continued_or_undone(
-    node: KubeadmNode, point: str, second: str
-) -> None:
-    before = await node.running()
-    node.does("takeover")
-    await node.kill("give-back", point)
-    node.does(second)
-    assert node.ours_runs if second == "takeover" else node.own_runs, node.kubelets()
-    node.does("give-back")
-    assert node.own_runs, node.kubelets()
-    assert await node.running() == before

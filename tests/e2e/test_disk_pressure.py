@@ -175,7 +175,7 @@ async def test_dead_containers_then_unused_images_then_the_pod_that_exceeds_its_
     agent = cluster.agent
     unused = Image(name=UNUSED, command=("/bin/sh",), files={"/unused": (os.urandom(40 * MIB), 0o644)})
     await agent.import_images([unused])
-    agent.kill("podsync")  # the age of an image counts from the start of the process that lists it first
+    agent.kill("podsync")  # the age of an image counts from the list that a process makes at its start
     await cluster.create(cluster.pod("done", "sh", "-c", "fallocate -l 41943040 /file", restartPolicy="Never"))
     await cluster.wait_pod("done", lambda pod: pod["status"].get("phase") == "Succeeded", "to end")
     for name, request in (("grows", ""), ("within", "100Mi")):

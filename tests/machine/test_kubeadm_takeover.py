@@ -8,19 +8,26 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from services.cli.takeover.plan import Intent, steps_of
 from tests.machine.kubeadm import BY_HAND, OURS, OWN, PACKAGED_UNIT, KubeadmMachine
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1500)]
 
 PODS = ("first", "second")
-_STEPS = {"takeover": steps_of(Intent.TAKEOVER), "give-back": steps_of(Intent.GIVE_BACK)}  # each has both crash points
+_POINTS = {
+    "takeover": (
+        "takeover.saved.WRITE", "takeover.acted.WRITE", "takeover.saved.RELOAD", "takeover.acted.RELOAD",
+        "takeover.saved.RESTART", "takeover.acted.RESTART", "takeover.saved.WAIT", "takeover.acted.WAIT",
+    ),
+    "give-back": (
+        "takeover.saved.REMOVE", "takeover.acted.REMOVE", "takeover.saved.RELOAD", "takeover.acted.RELOAD",
+        "takeover.saved.RESTART", "takeover.acted.RESTART", "takeover.saved.WAIT", "takeover.acted.WAIT",
+    ),
+}  # fmt: skip
 _KILLS = [
-    (command, f"takeover.{moment}.{step.name}", second)
-    for command, steps in _STEPS.items()
-    for step in steps
-    for moment in ("saved", "acted")
+    (command, point, second)
+    for command, points in _POINTS.items()
+    for point in points
     for second in ("takeover", "give-back")
 ]
 _SAMPLE = {("takeover", "takeover.saved.RESTART", "takeover"), ("give-back", "takeover.acted.RELOAD", "give-back")}

@@ -12,6 +12,10 @@ pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytes
 
 
 async def test_a_purge_leaves_nothing_on_a_node_whose_pods_have_ended(cluster: MachineCluster) -> None:
+    await cluster.create(cluster.pod("last"))
+    await cluster.wait_ready("last")
+    await cluster.end_pods()
+
     async def ended() -> bool:
         return not await asyncio.to_thread(cluster.machine.tasks)
 

@@ -50,7 +50,8 @@ def place_of_process(hierarchies: Hierarchies, pid: int, proc: str = "/proc") ->
 def place_of_container(hierarchies: Hierarchies, pid: int, container_id: str) -> CgroupPlace | None:
     """Return the directories of the cgroup that the runtime has made for the container or sandbox of this process, by
     its id; None where the process has ended. The process may be in one below it: with crun and the cgroup driver
-    systemd it is, and a container may make cgroups of its own. Without the id, that of the process."""
+    systemd it is, and a container may make cgroups of its own. Where no cgroup has the id in its name, that of the
+    process is returned."""
     place = place_of_process(hierarchies, pid) if pid > 0 else None
     if place is None:
         return None
@@ -92,8 +93,8 @@ def read_usage(place: CgroupPlace, time: float, proc: Path = Path("/proc")) -> C
 
 
 def read_file(path: str) -> bytes | None:
-    """Return the content of a regular file, up to 64 KiB; None where it cannot be read. The open of a FIFO does not
-    block."""
+    """Return the content of a regular file, up to MAX_FILE_BYTES; None where it cannot be read. The open of a FIFO does
+    not block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -101,7 +102,10 @@ def read_file(path: str) -> bytes | None:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
-        return os.read(descriptor, MAX_FILE_BYTES)
+        content = b""
+        while len(content) < MAX_FILE_BYTES and (part := os.read(descriptor, MAX_FILE_BYTES - len(content))):
+            content += part  # the kernel returns a page of its files at a time
+        return content
     except OSError:  # ENODEV: the cgroup was removed meanwhile
         return None
     finally:

@@ -84,6 +84,8 @@ class UsageReading:
             place = self._place(container.id, container.pid)
             own = own or (parent_of_pod(place, pod.uid) if place else None)
             usage = read_usage(place, wall) if place else None
+            if usage is None or not usage.processes:
+                self._places.pop(container.id, None)  # its processes may have moved to another cgroup
             containers.append(
                 ContainerUsage(id=container.id, name=container.name, created_at=container.created_at, cgroup=usage)
             )

@@ -1,7 +1,6 @@
 """Removes unused images when the image filesystem fills up or when they are too old (node.md 6.1)."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Set
 
@@ -25,9 +24,7 @@ log = logging.getLogger(__name__)
 
 COLLECTED = counter("kubelet_image_garbage_collected_total", "Unused images that were removed: age or space.", "reason")
 COLLECT_SECONDS = 300.0
-LIST_SECONDS = 5.0  # from the start to the first list of images
 FIRST_SECONDS = 60.0  # from the start to the first collection, so that the work on pods goes first
-EARLY_SECONDS = 10.0  # after the start, in which an image that is listed counts as present at the start
 MAX_USAGE_ANSWER_SECONDS = 10.0
 
 
@@ -58,13 +55,14 @@ class ImageCollection:
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self) -> None:
-        """Collect after a minute, then every 5 min, until cancelled. The age of an image counts from its first list, or
-        from the start, when the kubelet makes that list."""
-        await asyncio.sleep(LIST_SECONDS)
-        with contextlib.suppress(RuntimeCallError):
+        """Collect after a minute, then every 5 min, until cancelled. List the images at once, because the age of an
+        image counts from the first list that has it."""
+        try:
             images, _ = await self._look()
             log.info("the runtime has %d images", len(images))
-        await asyncio.sleep(FIRST_SECONDS - LIST_SECONDS)
+        except RuntimeCallError as error:
+            log.info("the age of images counts from a later list than that at the start, which failed: %s", error)
+        await asyncio.sleep(FIRST_SECONDS)
         while True:
             await self.collect()
             await asyncio.sleep(COLLECT_SECONDS)
@@ -127,9 +125,7 @@ class ImageCollection:
     async def _look(self) -> tuple[tuple[ImageStatus, ...], Set[str] | None]:
         """Return the images that are present, and the ids and names in use."""
         images, used = await self._runtime.list_images(), self._used()
-        now = self._clock.monotonic()
-        seen_at = self._started_at if now - self._started_at < EARLY_SECONDS else now
-        self._histories = updated(self._histories, images, used or frozenset(), seen_at)
+        self._histories = updated(self._histories, images, used or frozenset(), self._clock.monotonic())
         return images, used
 
     def _removable(self, images: Iterable[ImageStatus], used: Set[str]) -> list[ImageStatus]:

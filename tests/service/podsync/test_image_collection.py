@@ -41,7 +41,7 @@ async def test_unused_images_are_removed_until_the_use_is_at_the_low_threshold(t
         assert reasons(stage) == []
 
 
-async def test_the_age_of_an_image_that_the_first_list_has_counts_from_the_start(tmp_path: Path) -> None:
+async def test_the_images_are_listed_at_the_start_from_which_their_age_counts(tmp_path: Path) -> None:
     async with pressed_stage(tmp_path, runtime_with(60), image_minimum_gc_age=2.0) as stage:
         await stage.pods_that_run("one")
         stage.network.clock.advance(2.0)

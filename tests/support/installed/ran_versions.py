@@ -158,13 +158,14 @@ def choice_for(file: str) -> str:
 
 
 def write_notes(*, partial: bool) -> None:
-    """Write what this run has noted, one file for each test file and choice of programs; a later run replaces it. Where
-    only some tests of a file have run (`partial`), nothing: it would replace what is noted of all of them."""
+    """Write what this run has noted, one file for each test file and choice of programs of which a test has passed; a
+    later run replaces it. Where only some tests of a file have run (`partial`), nothing: it would replace what is noted
+    of all of them."""
     if partial:
         return
     _NOTES.mkdir(parents=True, exist_ok=True)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    for file, counts in _passed.items():
+    for file, counts in ((file, counts) for file, counts in _passed.items() if counts):
         note = Note(file, choice_for(file), now, sorted((*ran, count) for ran, count in counts.items()))
         name = hashlib.sha256(f"{note.file} {note.choice}".encode()).hexdigest()[:24]
         scratch = _NOTES / f".{name}.{os.getpid()}"

@@ -69,7 +69,7 @@ OF_OTHER_TESTS = {
     "tests/e2e/test_subpaths_real.py": tuple(
         f"volume.subpath.{step}" for step in ("opened", "target", "bound", "unmounted")
     ),
-    "tests/e2e/takeover_command_on_systemd.py": tuple(
+    "tests/machine/test_kubeadm_takeover.py": tuple(
         f"takeover.{moment}.{step}" for moment in ("saved", "acted") for step in _STEPS
     ),
     "tests/service/sources/test_apply_endpoint.py": ("sources.applied",),

@@ -70,7 +70,7 @@ def test_a_container_and_its_pod_have_their_numbers_and_labels(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = read(monkeypatch, tmp_path, lay_out, container)
+    found = read(monkeypatch, tmp_path, lay_out, f"{container}/init")  # in which the container has its processes
     main, own = row(found, f"/{container}"), row(found, f"/{pod}")
     assert (main.name, main.image, main.container, main.created_at) == (CONTAINER, "busybox:1", "main", 2.0)
     assert (own.name, own.image, own.container, own.pod, own.namespace) == ("", "", "", "web", "default")

@@ -10,7 +10,14 @@ from msgspec.structs import fields
 
 from bus.messages.usage import CgroupUsage, Pressure, PressureShare
 from services.pleg.adapters import cgroup_reader
-from services.pleg.adapters.cgroup_reader import place_of, place_of_container, place_of_process, read_usage
+from services.pleg.adapters.cgroup_reader import (
+    MAX_FILE_BYTES,
+    place_of,
+    place_of_container,
+    place_of_process,
+    read_file,
+    read_usage,
+)
 from services.pleg.core.cgroup_values import key_numbers, number, pressure
 from shared.host.cgroup_layout import Hierarchies
 from tests.unit.pleg.cgroup_trees import CONTAINER, V1_POD, V2_CONTAINER, V2_POD, lay_out_v1, lay_out_v2
@@ -144,6 +151,13 @@ def test_the_cgroup_of_a_process_is_found_in_each_hierarchy(tmp_path: Path) -> N
     v2 = place_of_process(Hierarchies(unified=tmp_path, by_controller={}), 12, str(tmp_path))
     assert v2 is not None and v2.unified == f"{tmp_path}/d"
     assert place_of_process(v1, 13, str(tmp_path)) is None
+
+
+def test_a_file_of_the_kernel_is_read_beyond_its_first_page_up_to_the_limit() -> None:
+    symbols = Path("/proc/kallsyms")
+    with symbols.open("rb") as file:
+        assert read_file(str(symbols)) == file.read(MAX_FILE_BYTES)
+    assert len(read_file(str(symbols)) or b"") == MAX_FILE_BYTES
 
 
 @pytest.mark.parametrize("below", ["", "/container", f"/init/{CONTAINER}"])

@@ -65,6 +65,35 @@ def test_a_pod_whose_processes_have_ended_has_containers_without_numbers(tmp_pat
     assert (usage.cgroup, usage.processes, usage.containers[0].cgroup) == (None, None, None)
 
 
+def test_a_container_is_read_at_its_own_cgroup_and_its_processes_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hierarchies, inner = lay_out_v2(tmp_path), [f"{V2_CONTAINER}/container"]
+    own = tmp_path / V2_CONTAINER
+    monkeypatch.setattr(
+        "services.pleg.adapters.cgroup_reader.place_of_process", lambda *_: place_of(hierarchies, inner[0])
+    )
+    reading = UsageReading(hierarchies, ManualClock(), ("kubepods",))
+    runs = pod(replace(container(1), id=CONTAINER, pid=os.getpid()))
+    (own / "cgroup.procs").write_text("")
+
+    def read_container() -> tuple[int | None, int | None]:
+        (usage,) = reading.read_pods([runs])
+        cgroup = usage.containers[0].cgroup
+        assert cgroup is not None
+        return cgroup.cpu_nanoseconds, cgroup.processes
+
+    (own / "container").mkdir()
+    (own / "container/cgroup.procs").write_text("1\n2\n")
+    assert read_container() == (12_500_000_000, 2)
+    inner[0] = f"{V2_CONTAINER}/init.scope"  # the processes move, as those of systemd in a container do
+    (own / "container/cgroup.procs").write_text("")
+    (own / "init.scope").mkdir()
+    (own / "init.scope/cgroup.procs").write_text("1\n")
+    assert read_container() == (12_500_000_000, 0)
+    assert read_container() == (12_500_000_000, 1)
+
+
 def test_a_node_without_any_readable_cgroup_still_has_its_tasks() -> None:
     nowhere = Hierarchies(unified=None, by_controller={})
     node = UsageReading(nowhere, ManualClock(), ("kubepods",)).read_node()

@@ -90,6 +90,14 @@ def test_a_run_of_some_tests_of_a_file_replaces_no_note(notes: Path) -> None:
     assert not notes.exists()
 
 
+def test_a_run_in_which_no_test_of_a_file_has_passed_replaces_no_note(
+    notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ran_versions, "_passed", {"tests/machine/test_node.py": Counter()})
+    write_notes(partial=False)
+    assert list(notes.iterdir()) == []
+
+
 def note(file: str, *ran: tuple[str, str, int], choice: str = "", day: int = 1) -> Note:
     return Note(file, choice, f"2026-11-{day:02}T10:00:00Z", list(ran))
 

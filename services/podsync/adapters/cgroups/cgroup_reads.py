@@ -59,7 +59,7 @@ def read_memory_usage(hierarchies: Hierarchies, name: str, container_id: str = "
 
 def read_memory_high(hierarchies: Hierarchies, name: str, container_id: str) -> set[str]:
     """Return memory.high of the cgroup of this container, below the pod's cgroup of this name, and of the one that crun
-    has below it: bytes, or "max". Nothing on v1, and where there is no such cgroup."""
+    has below it: bytes, or "max". The set is empty on v1, and where there is no such cgroup."""
     if (root := hierarchies.unified) is None:
         return set()
     try:
