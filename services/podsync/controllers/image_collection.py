@@ -24,7 +24,9 @@ log = logging.getLogger(__name__)
 
 COLLECTED = counter("kubelet_image_garbage_collected_total", "Unused images that were removed: age or space.", "reason")
 COLLECT_SECONDS = 300.0
-FIRST_SECONDS = 60.0  # from the start to the first collection, so that the work on pods goes first
+FIRST_SECONDS = 60.0  # from the first list to the first collection, so that the work on pods goes first
+MAX_FIRST_LISTS = 30  # after which the first collection lists them
+RUNTIME_SECONDS = 2.0  # until the next request to a runtime that does not answer, as in the kubelet
 MAX_USAGE_ANSWER_SECONDS = 10.0
 
 
@@ -55,13 +57,16 @@ class ImageCollection:
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self) -> None:
-        """Collect after a minute, then every 5 min, until cancelled. List the images at once, because the age of an
-        image counts from the first list that has it."""
-        try:
-            images, _ = await self._look()
-            log.info("the runtime has %d images", len(images))
-        except RuntimeCallError as error:
-            log.info("the age of images counts from a later list than that at the start, which failed: %s", error)
+        """List the images as soon as the runtime answers, because the age of an image counts from the first list that
+        has it. Collect a minute later, then every 5 min, until cancelled."""
+        for _ in range(MAX_FIRST_LISTS):
+            try:
+                images, _ = await self._look()
+            except RuntimeCallError:
+                await asyncio.sleep(RUNTIME_SECONDS)
+            else:
+                log.info("the runtime has %d images", len(images))
+                break
         await asyncio.sleep(FIRST_SECONDS)
         while True:
             await self.collect()

@@ -1,10 +1,15 @@
 """Image garbage collection on a fake runtime: what is removed when the filesystem fills up, and what is reported."""
 
+import asyncio
 from pathlib import Path
 
+import pytest
+
+from services.podsync.controllers import image_collection
 from shared.cri.interface import ImageStatus
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.test_eviction import MIB, PressedStage, pressed_stage
+from tests.support.waits.deadline import SLOWNESS
 
 YOUNG = 120.0  # seconds; images that are not older stay
 
@@ -48,6 +53,18 @@ async def test_the_images_are_listed_at_the_start_from_which_their_age_counts(tm
         assert stage.service is not None
         await stage.service.housekeeping.image_collection.remove_unused()
         assert "old0:1" not in stage.runtime.images
+
+
+async def test_a_runtime_that_does_not_answer_at_the_start_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(image_collection, "RUNTIME_SECONDS", 0.01)
+    runtime = runtime_with(60)
+    runtime.fail("ListImages", "Unavailable", "no socket")
+    with caplog.at_level("INFO"):
+        async with pressed_stage(tmp_path, runtime), asyncio.timeout(5 * SLOWNESS):
+            while "the runtime has 2 images" not in caplog.text:
+                await asyncio.sleep(0.01)
 
 
 async def test_a_young_image_stays_and_the_second_failure_is_an_event(tmp_path: Path) -> None:

@@ -225,7 +225,8 @@ async def test_a_start_asks_the_runtime_and_the_disk_no_more_than_it_must(
     async with on_stage(tmp_path) as stage:
         uid = stage.want(a_pod())
         await stage.until(lambda: running(stage, uid))
-        asked = [call.method for call in stage.runtime.calls]
+        # The images are listed once for the node, from which their age counts.
+        asked = [call.method for call in stage.runtime.calls if call.method != "ListImages"]
         assert asked == ["RunPodSandbox", "Observe", "ImageStatus", "CreateContainer", "StartContainer", "Observe"]
         await stage.until(lambda: saves.count(uid) > 1)
         assert saves.count(uid) <= 3, (
