@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 from tests.machine.machine import Machine
 from tests.machine.root import machine_interpreter, machine_python
@@ -20,6 +21,7 @@ from tests.support.waits.deadline import SLOWNESS
 from tools.home import CHECKOUT
 
 PLACE = "/opt/checkout"
+_JUNIT = "/opt/junit.xml"
 _ALL_PASSED = re.compile(r"\d+ passed(, \d+ deselected)?(, \d+ warnings?)? in .*")
 _MAX_FILE_SECONDS = 1500.0 * SLOWNESS  # for one file of tests; pytest's own limit out here is longer
 # What takes one second out here takes several in there, though Python's own work takes the same time.
@@ -77,13 +79,17 @@ def lay_out(machine: Machine) -> None:
     machine.must("sh", "-c", _LAY_OUT, "sh", f"python{machine_python()}")
 
 
-def run_tests(machine: Machine, file: str, driver: str) -> None:
+def run_tests(machine: Machine, file: str, driver: str) -> list[tuple[str, float]]:
     """Run a file of tests in there, those that have a choice with this cgroup driver, and print what pytest prints.
-    AssertionError unless all pass and none is skipped."""
-    command = f"cd {PLACE} && exec .venv/bin/python -m pytest -p no:cacheprovider --durations=5 {file}"
+    Return the name of each test and its seconds, with its fixtures. AssertionError unless all pass and none is
+    skipped."""
+    options = f"-p no:cacheprovider --durations=5 --junit-xml={_JUNIT}"
+    command = f"cd {PLACE} && exec .venv/bin/python -m pytest {options} {file}"
     done = machine.run("sh", "-c", command, seconds=_MAX_FILE_SECONDS, TEST_CGROUP_DRIVER=driver, **_VARIABLES)
     print(done.stdout, done.stderr)
     assert all_passed(done), f"{file} in the machine: {_last_line(done.stdout)}"
+    cases = ET.fromstring(machine.must("cat", _JUNIT)).iter("testcase")
+    return [(case.get("name", ""), float(case.get("time", "0"))) for case in cases]
 
 
 def all_passed(done: "subprocess.CompletedProcess[str]") -> bool:

@@ -9,11 +9,13 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 _LANE = "tests.machine."
+_INSIDE = "seconds of "  # begins the name of what a check has recorded of a test that ran in the machine
 
 
 def read_seconds(files: list[Path]) -> dict[tuple[str, str], float]:
     """Return the seconds of each check that passed or failed, by its file and name. They are those that the check has
-    recorded itself, else those of its test with its fixtures."""
+    recorded itself, else those of its test with its fixtures. Each test that has run in the machine is a check of its
+    own, and the check that has run them has the seconds that remain."""
     found = {}
     for file in files:
         for case in ET.parse(file).iter("testcase"):
@@ -22,7 +24,13 @@ def read_seconds(files: list[Path]) -> dict[tuple[str, str], float]:
                 continue
             recorded = case.find("properties/property[@name='seconds']")
             seconds = float((case if recorded is None else recorded).get("time" if recorded is None else "value", "0"))
-            found[module.removeprefix(_LANE), _sentence(case.get("name", ""))] = seconds
+            check, parameters = module.removeprefix(_LANE), case.get("name", "").partition("[")[2].rstrip("]")
+            for one in case.iterfind("properties/property"):
+                if (test := one.get("name", "")).startswith(_INSIDE):
+                    inside = float(one.get("value", "0"))
+                    found[check, f"{_sentence(test.removeprefix(_INSIDE))}, in {parameters}"] = inside
+                    seconds -= inside
+            found[check, _sentence(case.get("name", ""))] = seconds
     return found
 
 

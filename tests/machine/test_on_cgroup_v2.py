@@ -1,7 +1,7 @@
 """Tests of pods in a machine of its own, with cgroup v2 alone and systemd as process 1: those that `make test` runs on
 the cgroups of this machine run in there as well, and those of memory, swap and process ids only there."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -34,5 +34,8 @@ def machine(installed_root: Root, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.mark.parametrize(("file", "driver"), RUNS)
-def test_these_tests_pass_on_cgroup_v2_alone(machine: Machine, file: str, driver: str) -> None:
-    run_tests(machine, file, driver)
+def test_these_tests_pass_on_cgroup_v2_alone(
+    machine: Machine, file: str, driver: str, record_property: Callable[[str, object], None]
+) -> None:
+    for test, seconds in run_tests(machine, file, driver):
+        record_property(f"seconds of {test}", seconds)

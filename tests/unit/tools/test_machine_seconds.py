@@ -8,6 +8,9 @@ RUN = """\
 <testsuites><testsuite>
 <testcase classname="tests.machine.test_node" name="test_in_the_machine[systemd-the pods run]" time="120.5">
 <properties><property name="seconds" value="2.5"/></properties></testcase>
+<testcase classname="tests.machine.test_v2" name="test_these_pass[limits.py-systemd]" time="40.5"><properties>
+<property name="seconds of test_one[a]" value="10.0"/><property name="seconds of test_two" value="20.25"/>
+</properties></testcase>
 <testcase classname="tests.machine.test_cluster" name="test_it_has_booted" time="30.25"/>
 <testcase classname="tests.machine.test_cluster" name="test_left_out" time="0.1"><skipped/></testcase>
 <testcase classname="tests.unit.test_other" name="test_other" time="1"/>
@@ -24,7 +27,11 @@ def test_each_check_has_its_own_seconds_and_those_of_the_last_run(tmp_path: Path
         "|---|---|",
         "| **`test_node.py`** | **2** |",
         "| in the machine: systemd-the pods run | 2.5 |",
+        "| **`test_v2.py`** | **40** |",
+        "| one: a, in limits.py-systemd | 10.0 |",
+        "| two, in limits.py-systemd | 20.2 |",
+        "| these pass: limits.py-systemd | 10.2 |",
         "| **`test_cluster.py`** | **20** |",
         "| it has booted | 20.2 |",
-        "| **all** | **23** |",
+        "| **all** | **63** |",
     ]
