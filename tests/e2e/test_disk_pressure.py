@@ -220,6 +220,7 @@ async def test_dead_containers_then_unused_images_then_the_pod_that_exceeds_its_
     assert event["metadata"]["annotations"]["starved_resource"] == "ephemeral-storage"
     within = await cluster.get_pod("within")
     assert within is not None and within["status"]["phase"] == "Running"
+    await wait_pressure(cluster, "True")  # the Node may show it later than podsync acts, and "False" until then
     for name in ("ballast", "more"):
         (disk_of(cluster) / name).unlink()
     await wait_pressure(cluster, "False")
@@ -241,12 +242,14 @@ async def test_with_0_free_bytes_or_inodes_the_agent_evicts_reports_and_recovers
     await cluster.create(pod_with_files(cluster, fills))
     await wait_read(cluster, calm, fills)
     before = pids(cluster)
+    pressure = asyncio.create_task(wait_pressure(cluster, "True"))  # which lasts for some seconds only
     (fill if what == "bytes" else fill_inodes)(await held_by(cluster, fills))
     free = os.statvfs(disk_of(cluster))
     assert (free.f_bavail if what == "bytes" else free.f_ffree) == 0
     status = (await wait_evicted(cluster, fills))["status"]
     assert status["reason"] == "Evicted"
     assert f"The node was low on resource: {resource}. " in status["message"]
+    await pressure
     await wait_pressure(cluster, "False")
     pod = await cluster.get_pod(calm)
     assert pod is not None
