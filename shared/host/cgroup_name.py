@@ -20,6 +20,13 @@ def cgroup_name(components: Sequence[str], driver: str) -> str:
     return "/" + "/".join(slices)
 
 
+def is_cgroup_of_container(name: str, container_id: str) -> bool:
+    """Return whether a runtime gives the cgroup of this container or sandbox this name, the last part of its path.
+    CRI-O makes another cgroup with the same id for its process conmon, which does not belong to the container.
+    """
+    return container_id in name and "conmon" not in name
+
+
 def cgroup_components(path: str, driver: str) -> list[str]:
     """Return the components of a cgroup that the configuration names by its path on the host, for `cgroup_name`. Of a
     slice the last part of the path is enough: its name has those of all slices above it.

@@ -132,7 +132,7 @@ def pod_with_files(cluster: Cluster, name: str, request: str = "") -> Object:
 
 
 def held_of(world: World, pod: Object) -> Path:
-    """The emptyDir of the pod, as the host has it."""
+    """Return the directory of the pod's emptyDir on the host."""
     return world.home.path / f"kubelet/pods/{pod['metadata']['uid']}/volumes/kubernetes.io~empty-dir/held"
 
 

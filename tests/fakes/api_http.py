@@ -53,7 +53,8 @@ class HttpApiServer:
         return f"http://{self._address}:{self.port}"
 
     def write_kubeconfig(self, path: Path, node: str) -> None:
-        """Write that of a node, whose token is the name of its user: the double takes it for that."""
+        """Write the kubeconfig of a node. Its token is the name of its user, because the double takes a token for
+        the name of a user."""
         document = {
             "apiVersion": "v1",
             "kind": "Config",

@@ -49,7 +49,8 @@ class Mounts:
         return dict(json.loads(self._path.read_text())) if self._path.exists() else {}
 
     def mount(self, source: Path, target: Path, *, read_only: bool, options: Iterable[str] | None = None) -> None:
-        """Mount the source at the target. `options`: it is the image of a file system, which is mounted with these."""
+        """Mount the source at the target. With `options` the source is the image of a file system, and the
+        options are those of its mount."""
         with self._changing:
             self._write({**self.table(), str(target): str(source)})
 
@@ -69,7 +70,7 @@ class Mounts:
 
 
 class BindMounts(Mounts):
-    """Real mounts: of a directory or a device its bind mount."""
+    """Makes real mounts: a bind mount of a directory or a device, a loop mount of an image."""
 
     def __init__(self) -> None:
         super().__init__(Path("/nonexistent"))

@@ -78,12 +78,12 @@ class CsiDisk:
         self._wait_for(told, f"an event {reason} of pod {name}: {part}")
 
     def mounts(self) -> list[str]:
-        """The options of each mount of the disk for the node and its pods."""
+        """Return the options of each mount of the disk, for the node and for its pods."""
         lines = self._machine.call("grep", "kubernetes.io.csi/", "/proc/mounts").stdout.splitlines()
         return [line.split()[3] for line in lines]
 
     def label_on_disk(self, file: str) -> str:
-        """The label of a file of the disk, which is not mounted, where no mount gives it one."""
+        """Return the label that a file has on the disk itself. No mount may give it another one meanwhile."""
         self._machine.must(*_PRIVILEGED, "mount", "-o", "loop", _IMAGE, "/mnt")
         try:
             return self._machine.must("stat", "--format=%C", f"/mnt/{file}").strip()

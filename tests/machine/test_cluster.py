@@ -61,7 +61,8 @@ def container_id(pod: Object) -> str:
 
 
 def cgroup_of(cluster: MachineCluster, pod: Object) -> str:
-    """The directory of its container's cgroup in there, which has its limits: of crun the one below the scope."""
+    """Return the directory, in the machine, of the cgroup with the limits of the pod's container. With crun it is one
+    below the scope."""
     found = cluster.machine.must("find", "/sys/fs/cgroup", "-type", "d", "-path", f"*{container_id(pod)}*").split()
     assert len(found) == (2 if HANDLER == "crun" else 1), found
     return max(found, key=len)
@@ -169,7 +170,7 @@ def _address_outside() -> str:
 
 
 async def restarts(cluster: MachineCluster) -> dict[str, tuple[str, int, bool]]:
-    """UID, restarts and readiness of each pod."""
+    """Return the UID, the number of restarts and the readiness of each pod, by its name."""
     pods = await cluster.items(paths.pods("default"))
     statuses = {pod["metadata"]["name"]: (pod, *pod["status"]["containerStatuses"]) for pod in pods}
     return {

@@ -12,6 +12,7 @@ from msgspec import Struct
 from bus.messages.usage import CgroupUsage
 from services.pleg.core.cgroup_values import CgroupFiles, MachineMemory, v1_usage, v2_usage
 from shared.host.cgroup_layout import Hierarchies
+from shared.host.cgroup_name import is_cgroup_of_container
 from shared.host.machine import meminfo
 
 MAX_FILE_BYTES = 64 * 1024  # of a longer cgroup.procs the processes after them are not counted
@@ -58,7 +59,7 @@ def place_of_container(hierarchies: Hierarchies, pid: int, container_id: str) ->
 
     def cut(path: str) -> str:
         names = path.split("/")
-        of_it = (n for n, name in enumerate(names, 1) if container_id in name and "conmon" not in name)
+        of_it = (n for n, name in enumerate(names, 1) if is_cgroup_of_container(name, container_id))
         return "/".join(names[: next(of_it, len(names))])
 
     process = place.unified or place.by_controller.get("cpuacct", "")

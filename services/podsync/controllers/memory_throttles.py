@@ -37,7 +37,7 @@ class MemoryThrottles:
         """Look each minute until cancelled, and at once when `all_known` is set, which says that sources and runtime
         have listed all they have. Return where there can be no such throttles."""
         while takes_throttles_back(self._cgroups.facts):
-            known = all_known.is_set()  # those that are known later are not among what is looked at here
+            known = all_known.is_set()  # a pod that becomes known during the look is not part of it
             await self.take_back()
             if known:
                 await asyncio.sleep(LOOP_SECONDS)

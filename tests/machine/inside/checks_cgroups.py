@@ -49,7 +49,8 @@ def container_of(pod: RuntimePod) -> Path:
 
 
 def containers_run_below_their_pods_cgroup() -> None:
-    """Each container in a cgroup of the runtime's below the pod's: under systemd a scope, or one below it."""
+    """Check that each container runs in the cgroup that the runtime has made below its pod's: with the driver systemd
+    a scope, or with crun a cgroup in the scope."""
     shown, running = node.pods(), node.runtime_pods()
     for name in pods.STEADY:
         container = running[name].containers[0]

@@ -91,7 +91,7 @@ def amounts(memory_mi: int) -> Object:
 
 
 def holding(name: str, script: str, resources: Object, medium: str = "Memory", **spec: Any) -> Object:
-    """A pod whose container has a directory in memory, or with "" on the disk."""
+    """Return a pod whose container has a directory in memory, or on the disk where the medium is ""."""
     mounts = [{"name": "held", "mountPath": "/held"}]
     volumes = [{"name": "held", "emptyDir": {"medium": medium}}]
     return pod_of(name, container("c", script, resources=resources, volumeMounts=mounts), volumes=volumes, **spec)
@@ -222,6 +222,7 @@ async def wait_evicted(stage: Stage, name: str, kind: str, resource: str, thresh
 
 
 def check_run(stage: Stage, *names: str) -> None:
+    """Check that these pods run, and that none of their containers was restarted."""
     for name in names:
         kept = stage.get(paths.pod("default", name))
         assert (kept["status"]["phase"], status_of(kept, "c")["restartCount"]) == ("Running", 0), kept["status"]

@@ -43,7 +43,7 @@ def runs_in_docker() -> bool:
 
 @cache
 def chosen_cgroup_driver() -> str:
-    """The cgroup driver of the agents."""
+    """Return the cgroup driver of the agents whose test does not set one."""
     chosen = os.environ.get("TEST_CGROUP_DRIVER", "cgroupfs")
     assert chosen in ("cgroupfs", "systemd"), f"TEST_CGROUP_DRIVER={chosen}: must be cgroupfs or systemd"
     return chosen
@@ -57,8 +57,8 @@ def put_containerd_on_path() -> None:
 
 
 def scope_of(container_id: str) -> str:
-    """The cgroup with the limits of a container, below its pod's, with the driver systemd on cgroup v2. runc may be a
-    link to crun."""
+    """Return the path, below its pod's cgroup, of the cgroup with the limits of a container, with the driver systemd on
+    cgroup v2. The program named runc may be a link to crun."""
     below = "/container" if first_line(chosen_handler(), "--version").startswith("crun") else ""
     return f"cri-containerd-{container_id}.scope{below}"
 

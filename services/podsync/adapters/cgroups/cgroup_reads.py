@@ -10,6 +10,7 @@ from pathlib import Path
 
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from shared.host.cgroup_layout import Hierarchies
+from shared.host.cgroup_name import is_cgroup_of_container
 from shared.podspec.resources import MAX_SHARES, MIN_SHARES
 
 # The cgroup below a container's scope of systemd in which crun has its processes. Releases before 1.21 write limits
@@ -74,10 +75,10 @@ def read_memory_high(hierarchies: Hierarchies, name: str, container_id: str) -> 
 
 
 def _of_container(root: Path, relative: str, container_id: str) -> str:
-    """Return the path of the cgroup of a container below that of its pod, where CRI-O may have another one of its name
-    for conmon. Raises OSError, StopIteration: there is none."""
+    """Return the path of the cgroup of a container below that of its pod. Raises OSError, StopIteration: there is
+    none."""
     with os.scandir(root / relative) as entries:
-        found = (e.name for e in entries if e.is_dir() and container_id in e.name and "conmon" not in e.name)
+        found = (entry.name for entry in entries if entry.is_dir() and is_cgroup_of_container(entry.name, container_id))
         return f"{relative}/{next(found)}"
 
 
