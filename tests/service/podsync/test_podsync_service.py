@@ -277,13 +277,6 @@ async def test_a_deleted_pod_that_takes_long_to_stop_is_shown_with_what_has_chan
         await stage.until(lambda: stage.status(uid)["phase"] == "Failed")
 
 
-async def test_a_missing_cluster_dns_is_warned_of_in_an_event(tmp_path: Path) -> None:
-    async with on_stage(tmp_path) as stage:
-        uid = stage.want(a_pod(dnsPolicy="ClusterFirst"))
-        await stage.until(lambda: running(stage, uid))
-        assert any(event.reason == "MissingClusterDNS" for event in stage.events.state.values())
-
-
 async def test_an_unexpected_exception_of_a_call_costs_one_pod_a_retry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

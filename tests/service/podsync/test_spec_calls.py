@@ -104,17 +104,6 @@ async def test_users_of_its_own_are_refused_where_the_runtime_has_none_and_nothi
         assert stage.runtime.requests("RunPodSandbox") == []
 
 
-async def test_a_mount_is_recursively_read_only_where_the_runtime_supports_it(tmp_path: Path) -> None:
-    mount = {"name": "v", "mountPath": "/v", "readOnly": True, "recursiveReadOnly": "IfPossible"}
-    async with on_stage(tmp_path) as stage:
-        report_handlers(stage, RuntimeHandler(name="", recursive_read_only_mounts=True))
-        uid = stage.want(with_container(volumeMounts=[mount]))
-        mounted(stage, uid, tmp_path / "v")
-        await stage.until(lambda: running(stage, uid))
-        asked = stage.runtime.requests("CreateContainer")[0]["config"]["mounts"][0]
-        assert (asked["readonly"], asked["recursive_read_only"]) == (True, True)
-
-
 async def test_variables_come_from_a_file_in_a_volume(tmp_path: Path) -> None:
     reference = {"volumeName": "v", "path": "a.env", "key": "A"}
     pod = with_container(env=[{"name": "E", "valueFrom": {"fileKeyRef": reference}}], volumeMounts=[

@@ -8,20 +8,16 @@ from services.podsync.core.cgroups.class_requests import ClassRequests, RequestS
 from services.podsync.core.cgroups.pod_cgroup import (
     UNLIMITED_HUGEPAGES,
     CgroupValues,
-    pod_cgroup_name,
     pod_cgroup_values,
-    possible_pod_cgroup_names,
     qos_cgroup_name,
     qos_cgroup_values,
 )
 from services.podsync.core.node.node_facts import NodeFacts
-from shared.host.cgroup_name import cgroup_name
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.podspec.qos import QosClass
 
 NODE = NodeFacts(node_name="n", page_sizes=("2MB", "1GB"))
-SYSTEMD = NodeFacts(node_name="n", cgroup_driver="systemd", cgroup_root="/a/b-c")
 
 
 def a_pod(*resources: dict[str, Any], uid: str = "1a-2b", **spec: Any) -> Object:
@@ -31,27 +27,6 @@ def a_pod(*resources: dict[str, Any], uid: str = "1a-2b", **spec: Any) -> Object
 
 BURSTABLE = {"requests": {"cpu": "100m"}}
 GUARANTEED = {kind: {"cpu": "250m", "memory": "64Mi"} for kind in ("requests", "limits")}
-
-
-@pytest.mark.parametrize(
-    ("resources", "name"),
-    [
-        ({}, "/kubepods/besteffort/pod1a-2b"),
-        (BURSTABLE, "/kubepods/burstable/pod1a-2b"),
-        (GUARANTEED, "/kubepods/pod1a-2b"),
-    ],
-)
-def test_a_pod_lies_below_its_qos_class(resources: dict[str, Any], name: str) -> None:
-    assert pod_cgroup_name(a_pod(resources), NODE) == name
-    assert name in possible_pod_cgroup_names("1a-2b", NODE)
-
-
-def test_systemd_nests_slices_and_escapes_dashes() -> None:
-    assert cgroup_name(("kubepods", "burstable", "pod1a-2b"), "systemd") == (
-        "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1a_2b.slice"
-    )
-    name = pod_cgroup_name(a_pod(GUARANTEED), SYSTEMD)
-    assert name == "/a.slice/a-b_c.slice/a-b_c-kubepods.slice/a-b_c-kubepods-pod1a_2b.slice"
 
 
 def test_qos_classes_have_their_own_place_but_guaranteed() -> None:
@@ -68,12 +43,6 @@ SIDECAR = {"name": "s", "restartPolicy": "Always", "resources": LIMITED}
 @pytest.mark.parametrize(
     ("pod", "wanted"),
     [
-        (a_pod(), CgroupValues(cpu_shares=2)),
-        (
-            a_pod(GUARANTEED),
-            CgroupValues(cpu_shares=256, cpu_quota=25000, cpu_period=100000, memory_limit=64 << 20),
-        ),
-        (a_pod(BURSTABLE), CgroupValues(cpu_shares=102)),
         (a_pod(BURSTABLE, {"limits": {"cpu": "1", "memory": "1Mi"}}), CgroupValues(cpu_shares=102)),
         (
             a_pod({"limits": {"cpu": "500m"}}, {"limits": {"cpu": "1", "memory": "1Mi"}}),
@@ -82,10 +51,6 @@ SIDECAR = {"name": "s", "restartPolicy": "Always", "resources": LIMITED}
         (
             a_pod({}, resources={"requests": {"cpu": "1"}, "limits": {"memory": "2Mi"}}),
             CgroupValues(cpu_shares=1024, memory_limit=2 << 20),
-        ),
-        (
-            a_pod(GUARANTEED, overhead={"cpu": "750m", "memory": "64Mi"}),
-            CgroupValues(cpu_shares=1024, cpu_quota=100000, cpu_period=100000, memory_limit=128 << 20),
         ),
         (  # an init container runs within the limits of the sidecars before it
             a_pod(LIMITED, initContainers=[SIDECAR, {"name": "i"}]),
@@ -98,16 +63,6 @@ SIDECAR = {"name": "s", "restartPolicy": "Always", "resources": LIMITED}
 def test_a_limit_is_written_only_when_every_container_has_one(pod: Object, wanted: CgroupValues) -> None:
     values = pod_cgroup_values(pod, NODE)
     assert values == replace(wanted, hugepage_limits=NO_HUGEPAGES)
-
-
-def test_pids_and_huge_pages_are_limited_by_node_and_pod() -> None:
-    facts = NodeFacts(node_name="n", page_sizes=("2MB", "1GB"), pod_pids_limit=100)
-    values = pod_cgroup_values(a_pod({"requests": {"hugepages-2Mi": "4Mi"}}), facts)
-    assert values == CgroupValues(cpu_shares=2, pids_limit=100, hugepage_limits={"2MB": 4 << 20, "1GB": 0})
-
-
-def test_without_cfs_quota_a_limit_is_no_quota() -> None:
-    assert pod_cgroup_values(a_pod(GUARANTEED), NodeFacts(node_name="n", cpu_cfs_quota=False)).cpu_quota == -1
 
 
 def with_uid(pod: Object, uid: str) -> Object:

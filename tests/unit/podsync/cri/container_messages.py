@@ -4,7 +4,6 @@ from typing import Any
 
 from services.podsync.core.cri.container_config import container_config
 from services.podsync.core.cri.container_inputs import ContainerInputs
-from services.podsync.core.cri.environment import ReferencedObject
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.cri.interface import ImageStatus, Message
 from shared.model.objects import Object
@@ -18,12 +17,6 @@ NODE = NodeFacts(
     swap_controller=True,
     allocatable={"cpu": "2", "memory": "15Gi"},
 )
-
-REFERENCES = {
-    ("Secret", "s"): ReferencedObject(None, not_found=True, error='secret "s" not found'),
-    ("ConfigMap", "m"): ReferencedObject(None, not_found=True, error='configmap "m" not found'),
-    ("ConfigMap", "full"): ReferencedObject({"data": {"a": "b"}}),
-}
 
 
 def a_pod(container: dict[str, Any] | None = None, **spec: Any) -> Object:
@@ -45,7 +38,7 @@ def built(pod: Object, *, facts: NodeFacts = NODE, container: str = "c", **chang
         "etc_hosts_path": "/r/etc-hosts",
         "termination_path": "/r/t",
         "service_env": {},
-        "references": REFERENCES,
+        "references": {},
     }
     spec = next(c for c in every if c["name"] == container)
     return container_config(pod, spec, ContainerInputs(**{**arguments, **changes}), facts=facts)

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from services.podsync.core.cgroups.pod_cgroup import pod_cgroup_name, pod_cgroup_values
+from services.podsync.core.cgroups.pod_cgroup import pod_cgroup_name, pod_cgroup_values, possible_pod_cgroup_names
 from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.cri.dns import pod_dns, resolv_conf_warnings
-from services.podsync.core.cri.hosts_file import hosts_file
+from services.podsync.core.cri.hosts_file import HostnameError, hostname_and_domain, hosts_file
 from services.podsync.core.cri.sandbox_config import sandbox_config
 from services.podsync.core.cri.service_environment import service_environment
 from tests.unit.podsync.cri.golden import cgroups, refused
@@ -37,7 +37,8 @@ def test_the_pods_cgroup_is_the_same_on_both_versions(one: CgroupCase, version: 
         pod["status"] = {"qosClass": "BestEffort"}
     facts = facts_of(one.case, version)
     assert pod_cgroup_values(pod, facts) == one.values
-    assert pod_cgroup_name(pod, facts) == "/".join(["/kubepods", *([one.qos] if one.qos else []), "podU"])
+    name = "/".join(["/kubepods", *([one.qos] if one.qos else []), "podU"])
+    assert pod_cgroup_name(pod, facts) == name and name in possible_pod_cgroup_names("U", facts)
     systemd = facts_of(Case(name="", node={**one.case.node, "cgroup_driver": "systemd"}), version)
     above = f"kubepods-{one.qos}" if one.qos else "kubepods"
     place = ["/kubepods.slice", *([f"{above}.slice"] if one.qos else []), f"{above}-podU.slice"]
@@ -169,11 +170,22 @@ def test_the_hosts_file_of_a_pod(spec: dict[str, Any], ips: list[str], text: str
     assert hosts_file(pod_of(Case(name="", spec=spec)), ips, "cluster.local", HOST) == text
 
 
-def service(name: str, ip: str | None, *ports: dict[str, Any], namespace: str = "ns1") -> dict[str, Any]:
+@pytest.mark.parametrize("field", ["hostname", "subdomain", "hostnameOverride"])
+def test_a_name_that_is_none_is_refused(field: str) -> None:
+    pod = pod_of(Case(name="", spec={field: "No_Name"}))
+    with pytest.raises(HostnameError, match='"No_Name" is not a valid DNS'):
+        hostname_and_domain(pod, "d")
+    with pytest.raises(ContainerConfigError):
+        hosts_file(pod, (), "d", "")
+
+
+def service(name: str, ip: str | None, *ports: object, namespace: str = "ns1") -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"clusterIP": ip, "ports": list(ports)}}
 
 
-DB = service("redis-primary", "10.0.0.11", {"name": "db", "port": 6379, "protocol": "TCP"})
+OF_REDIS = {"name": "db", "port": 6379, "protocol": "TCP"}
+DB = service("redis-primary", "10.0.0.11", OF_REDIS)
+ODD: list[object] = [{"name": "web"}, "80", None]  # ports that are not as the API has them
 MASTER = service("kubernetes", "10.96.0.1", {"name": "https", "port": 443, "protocol": "TCP"}, namespace="default")
 OF_DB = {
     "REDIS_PRIMARY_SERVICE_HOST": "10.0.0.11",
@@ -215,6 +227,8 @@ TWO_PORTS = {
     [
         ([DB], True, OF_DB),
         ([DB], False, {}),
+        *(([service("redis-primary", "10.0.0.11", odd, OF_REDIS)], True, OF_DB) for odd in ODD),
+        ([service("x", "10.0.0.1", *ODD)], True, {}),
         ([DB, MASTER], False, OF_MASTER),
         ([DB, MASTER], True, OF_DB | OF_MASTER),
         ([service("x", "10.0.0.1", {"port": 1}, namespace="other")], True, {}),

@@ -7,9 +7,8 @@ import pytest
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.cri.container_mounts import MountedVolume, wanted_subpaths
 from services.podsync.core.node.node_facts import NodeFacts
-from shared.cri.interface import Message
 from shared.model.objects import Object
-from tests.unit.podsync.cri.container_messages import NODE, a_pod, built
+from tests.unit.podsync.cri.container_messages import a_pod, built
 
 
 def mounting(*mounts: dict[str, Any], **container: Any) -> Object:
@@ -17,32 +16,6 @@ def mounting(*mounts: dict[str, Any], **container: Any) -> Object:
 
 
 VOLUMES = {"v": MountedVolume(host_path="/h/v"), "r": MountedVolume(host_path="/h/r", readonly=True)}
-
-
-def test_a_subpath_that_was_not_prepared_never_becomes_the_whole_volume() -> None:
-    pod = mounting({"name": "v", "mountPath": "/s", "subPath": "a"})
-    with pytest.raises(ContainerConfigError) as refused:
-        built(pod, volumes=VOLUMES)
-    assert refused.value.message == 'failed to prepare subPath for volumeMount "v" of container "c"'
-
-
-def test_recursive_read_only_needs_a_runtime_that_can() -> None:
-    able = NodeFacts(node_name="n", recursive_read_only=True)
-
-    def mounted(mode: str, facts: NodeFacts) -> Message:
-        pod = mounting({"name": "v", "mountPath": "/v", "readOnly": True, "recursiveReadOnly": mode})
-        first: Message = built(pod, facts=facts, volumes=VOLUMES)["mounts"][0]
-        return first
-
-    assert mounted("Enabled", able)["recursive_read_only"] is True
-    assert mounted("IfPossible", able)["recursive_read_only"] is True
-    assert "recursive_read_only" not in mounted("IfPossible", NODE)
-    assert "recursive_read_only" not in mounted("Disabled", able)
-    with pytest.raises(ContainerConfigError) as refused:
-        mounted("Enabled", NODE)
-    assert refused.value.message == (
-        'volume "v" requested recursive read-only mode, but it is not supported by the runtime'
-    )
 
 
 def test_the_options_of_a_mount_go_to_the_runtime_with_their_gate() -> None:

@@ -22,22 +22,6 @@ def a_pod(**spec: Any) -> Object:
     return pod
 
 
-def test_sysctl_names_are_given_with_dots() -> None:
-    sysctls = [
-        {"name": "net/ipv4/tcp_syncookies", "value": "1"},
-        {"name": "net.ipv4.ip_forward", "value": "0"},
-        {"name": "net/ipv4/conf/eth0.1/forwarding", "value": "1"},
-        {"name": "kernel.a/b", "value": "1"},
-    ]
-    config = sandbox_config(a_pod(securityContext={"sysctls": sysctls}), facts=NODE, attempt=0)
-    assert config["linux"]["sysctls"] == {
-        "net.ipv4.tcp_syncookies": "1",
-        "net.ipv4.ip_forward": "0",
-        "net.ipv4.conf.eth0/1.forwarding": "1",
-        "kernel.a/b": "1",
-    }
-
-
 @pytest.mark.parametrize(
     ("spec", "kept"),
     [

@@ -62,6 +62,7 @@ NODE = {
     "allocatable": {"cpu": "3920m", "memory": "15Gi", "ephemeral-storage": "90Gi"},
 }
 SERVICES = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
+HOSTS = {"container_path": "/etc/hosts", "host_path": "/pods/U/etc-hosts"}
 IMAGE = ImageStatus(id="sha256:abc", size=1)
 
 POD_LABELS = {"io.kubernetes.pod.name": "web", "io.kubernetes.pod.namespace": "ns1", "io.kubernetes.pod.uid": "U"}
@@ -90,7 +91,7 @@ OF_CONTAINER: Message = {
     "image": {"image": "sha256:abc", "user_specified_image": "nginx:1.27"},
     "envs": {"KUBERNETES_SERVICE_HOST": "10.96.0.1"},
     "mounts": [
-        {"container_path": "/etc/hosts", "host_path": "/pods/U/etc-hosts"},
+        HOSTS,
         {"container_path": "/dev/termination-log", "host_path": "/pods/U/containers/c/0a1b2c3d"},
     ],
     "labels": {**POD_LABELS, "io.kubernetes.container.name": "c"},
@@ -221,3 +222,8 @@ def named(key: str, image: str) -> dict[str, str]:
         f"{NOTES}.container.hash": image,
         "log_path": f"{key}/0.log",
     }
+
+
+def without_message_file(key: str, image: str) -> dict[str, Any]:
+    """The same places of a container whose `terminationMessagePath` is empty, and those that follow from that."""
+    return {**named(key, image), f"{NOTES}.container.terminationMessagePath": "", "mounts": [HOSTS]}

@@ -2,9 +2,7 @@
 
 from services.podsync.core.cri.container_mounts import MountedVolume
 from shared.cri.interface import ImageStatus
-from tests.unit.podsync.cri.golden.case import NOTES, Case, volume
-
-HOSTS = {"container_path": "/etc/hosts", "host_path": "/pods/U/etc-hosts"}
+from tests.unit.podsync.cri.golden.case import HOSTS, NOTES, Case, volume
 
 
 def hook(name: str, handler: dict[str, object], note: str) -> Case:
@@ -104,8 +102,9 @@ CASES = (
     ),
     hook("a command before the stop", {"exec": {"command": ["sh", "-c", "a<b"]}},
          '{"exec":{"command":["sh","-c","a\\u003cb"]}}'),
-    hook("a request before the stop", {"httpGet": {"scheme": "HTTP", "port": 80, "path": "/bye"}},
-         '{"httpGet":{"path":"/bye","port":80,"scheme":"HTTP"}}'),
+    hook("a request before the stop", {"httpGet": {"scheme": "HTTP", "port": 80, "path": "/bye",
+                                                  "httpHeaders": [{"value": "<1>", "name": "X"}]}},
+         '{"httpGet":{"path":"/bye","port":80,"scheme":"HTTP","httpHeaders":[{"name":"X","value":"\\u003c1\\u003e"}]}}'),
     hook("a connection before the stop", {"tcpSocket": {"host": "h", "port": "db"}},
          '{"tcpSocket":{"port":"db","host":"h"}}'),
     hook("a pause before the stop", {"sleep": {"seconds": 5}}, '{"sleep":{"seconds":5}}'),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from services.podsync.core.cri.environment import EnvFile, ReferencedObject
-from tests.unit.podsync.cri.golden.case import CONTAINER, Case, another, named
+from tests.unit.podsync.cri.golden.case import CONTAINER, Case, another, without_message_file
 
 REFERENCES = {
     ("ConfigMap", "m"): ReferencedObject(
@@ -179,9 +179,7 @@ SERVICES = (
         },
         of="debug",
         message={
-            **named("debug", "77a2b699"),
-            "annotations:io.kubernetes.container.terminationMessagePath": "",
-            "mounts": [{"container_path": "/etc/hosts", "host_path": "/pods/U/etc-hosts"}],
+            **without_message_file("debug", "77a2b699"),
             "envs:A": "1",
             "command": ["1"],
         },

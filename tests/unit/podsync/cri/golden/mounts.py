@@ -3,9 +3,8 @@
 from typing import Any
 
 from services.podsync.core.cri.container_mounts import MountedVolume
-from tests.unit.podsync.cri.golden.case import Case, volume
+from tests.unit.podsync.cri.golden.case import HOSTS, Case, volume
 
-HOSTS = {"container_path": "/etc/hosts", "host_path": "/pods/U/etc-hosts"}
 END = {"container_path": "/dev/termination-log", "host_path": "/pods/U/containers/c/0a1b2c3d"}
 VOLUMES = {"volumes": [{"name": "v", "emptyDir": {}}]}
 

@@ -229,7 +229,8 @@ SANDBOXES = (
     ),
     (
         Case(
-            name="a resolv.conf that cannot be read",
+            name="a resolv.conf that cannot be read, whether the pod needs it or not",
+            spec={"dnsPolicy": "None"},
             node={"resolv_conf_error": "open /x: no such file or directory"},
         ),
         "open /x: no such file or directory",

@@ -5,12 +5,11 @@ The node has 16Gi of memory and 4Gi of swap.
 
 from typing import Any
 
-from tests.unit.podsync.cri.golden.case import CONTAINER, NOTES, RESOURCES, Case, another, named
+from tests.unit.podsync.cri.golden.case import CONTAINER, RESOURCES, Case, another, without_message_file
 
 Mi, Gi = 1 << 20, 1 << 30
 PARENT = "linux:cgroup_parent"
 BURSTABLE, GUARANTEED = {PARENT: "/kubepods/burstable/podU"}, {PARENT: "/kubepods/podU"}
-HOSTS = {"container_path": "/etc/hosts", "host_path": "/pods/U/etc-hosts"}
 
 
 def on(prefix: str, **values: Any) -> dict[str, Any]:
@@ -139,7 +138,7 @@ SIDECARS = (
         of="side",
         sandbox=BURSTABLE,
         message={
-            **named("side", "c320aba"), "mounts": [HOSTS], f"{NOTES}.container.terminationMessagePath": "",
+            **without_message_file("side", "c320aba"),
             **on(RESOURCES, oom_score_adj=500),
         },
     ),
@@ -155,7 +154,7 @@ SIDECARS = (
         of="side",
         sandbox=BURSTABLE,
         message={
-            **named("side", "c320aba"), "mounts": [HOSTS], f"{NOTES}.container.terminationMessagePath": "",
+            **without_message_file("side", "c320aba"),
             **on(RESOURCES, oom_score_adj=750),
         },
     ),
@@ -166,7 +165,7 @@ SIDECARS = (
         of="setup",
         sandbox=BURSTABLE,
         message={
-            **named("setup", "fe1b579e"), "mounts": [HOSTS], f"{NOTES}.container.terminationMessagePath": "",
+            **without_message_file("setup", "fe1b579e"),
             **on(RESOURCES, oom_score_adj=999),
         },
     ),
@@ -208,8 +207,13 @@ POD_LEVEL = (
 
 HUGE_PAGES = (
     Case(
-        name="huge pages of one size",
-        container={"resources": {"requests": {"hugepages-2Mi": "4Mi"}, "limits": {"hugepages-2Mi": "4Mi"}}},
+        name="huge pages of one size that the host has, and of one that it has not",
+        container={
+            "resources": {
+                "requests": {"hugepages-2Mi": "4Mi"},
+                "limits": {"hugepages-2Mi": "4Mi", "hugepages-64Ki": "64Ki"},
+            }
+        },
         message=on(RESOURCES, hugepage_limits=[{"page_size": "2MB", "limit": 4 * Mi}, {"page_size": "1GB"}]),
     ),
     Case(

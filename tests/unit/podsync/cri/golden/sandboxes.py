@@ -1,6 +1,16 @@
 """pods.md 6.1: what of a pod shows in its sandbox."""
 
-from tests.unit.podsync.cri.golden.case import CONTAINER, NAMESPACES, NOTES, POD_LABELS, SECURITY, Case, another, named
+from tests.unit.podsync.cri.golden.case import (
+    CONTAINER,
+    HOSTS,
+    NAMESPACES,
+    POD_LABELS,
+    SECURITY,
+    Case,
+    another,
+    named,
+    without_message_file,
+)
 
 SPACES = f"{SECURITY}:namespace_options"
 HOST_DNS = {
@@ -146,10 +156,17 @@ SYSCTLS = (
                 "sysctls": [
                     {"name": "net/ipv4/tcp_syncookies", "value": "0"},
                     {"name": "net/ipv4/conf/eth0.1/arp_filter", "value": "1"},
+                    {"name": "kernel.a/b", "value": "1"},
                 ]
             }
         },
-        sandbox={"linux:sysctls": {"net.ipv4.tcp_syncookies": "0", "net.ipv4.conf.eth0/1.arp_filter": "1"}},
+        sandbox={
+            "linux:sysctls": {
+                "net.ipv4.tcp_syncookies": "0",
+                "net.ipv4.conf.eth0/1.arp_filter": "1",
+                "kernel.a/b": "1",
+            }
+        },
     ),
     Case(
         name="the node's default sysctls, below those of the pod, name by name",
@@ -307,7 +324,7 @@ KINDS = (
         message={
             **named("setup", "fe1b579e"),
             "mounts": [
-                {"container_path": "/etc/hosts", "host_path": "/pods/U/etc-hosts"},
+                HOSTS,
                 {"container_path": "/dev/termination-log", "host_path": "/pods/U/containers/setup/0a1b2c3d"},
             ],
         },
@@ -317,9 +334,7 @@ KINDS = (
         spec={"initContainers": [another("side", restartPolicy="Always", terminationMessagePath="")]},
         of="side",
         message={
-            **named("side", "c320aba"),
-            f"{NOTES}.container.terminationMessagePath": "",
-            "mounts": [{"container_path": "/etc/hosts", "host_path": "/pods/U/etc-hosts"}],
+            **without_message_file("side", "c320aba"),
         },
     ),
     Case(
@@ -327,9 +342,7 @@ KINDS = (
         spec={"ephemeralContainers": [another("debug", terminationMessagePath="", stdin=True, tty=True)]},
         of="debug",
         message={
-            **named("debug", "77a2b699"),
-            f"{NOTES}.container.terminationMessagePath": "",
-            "mounts": [{"container_path": "/etc/hosts", "host_path": "/pods/U/etc-hosts"}],
+            **without_message_file("debug", "77a2b699"),
             "stdin": True,
             "tty": True,
         },
@@ -340,9 +353,7 @@ KINDS = (
         of="debug",
         given={"target_id": "id-of-c"},
         message={
-            **named("debug", "77a2b699"),
-            f"{NOTES}.container.terminationMessagePath": "",
-            "mounts": [{"container_path": "/etc/hosts", "host_path": "/pods/U/etc-hosts"}],
+            **without_message_file("debug", "77a2b699"),
             SPACES: {**NAMESPACES, "pid": "TARGET", "target_id": "id-of-c"},
         },
     ),
@@ -356,9 +367,7 @@ KINDS = (
         given={"target_id": "id-of-c"},
         sandbox={f"{SPACES}:pid": None},
         message={
-            **named("debug", "77a2b699"),
-            f"{NOTES}.container.terminationMessagePath": "",
-            "mounts": [{"container_path": "/etc/hosts", "host_path": "/pods/U/etc-hosts"}],
+            **without_message_file("debug", "77a2b699"),
             f"{SPACES}:pid": None,
         },
     ),
