@@ -94,6 +94,17 @@ class Stage:
         self._task = asyncio.create_task(self.service.run())
         await self.network.settle()
 
+    @property
+    def podsync(self) -> PodSyncService:
+        """The present process."""
+        assert self.service is not None
+        return self.service
+
+    async def restart(self) -> None:
+        """SIGKILL, and another start."""
+        await self.kill()
+        await self.start()
+
     async def kill(self) -> None:
         """SIGKILL of podsync, as far as one process can play it."""
         self.network.kill("podsync")
@@ -106,6 +117,16 @@ class Stage:
         uid = str(pod["metadata"]["uid"])
         self.desired.put(uid, DesiredPod(uid=uid, source=source, pod=pod))
         return uid
+
+    async def run_pod(self, pod: dict[str, Any], source: str = "file") -> str:
+        """Put the pod on `pods.desired`; returns its UID once it runs."""
+        uid = self.want(pod, source)
+        await self.until(lambda: self.running(uid))
+        return uid
+
+    def running(self, uid: str) -> bool:
+        """Whether the status shows that the pod runs and its first container is ready."""
+        return self.status(uid).get("phase") == "Running" and self.status(uid)["containerStatuses"][0]["ready"]
 
     def counted(self, name: str) -> Series:
         """The series of a metric of the present process."""

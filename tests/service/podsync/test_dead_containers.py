@@ -7,7 +7,6 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
-from services.podsync.service import PodSyncService
 from shared.cri.interface import ImageStatus
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.test_eviction import HARD, MIB, PressedStage, pressed_stage
@@ -23,17 +22,12 @@ def in_runtime(stage: PressedStage, uid: str) -> int:
     return len(pod.containers) if pod is not None else 0
 
 
-def the_service(stage: PressedStage) -> PodSyncService:
-    assert stage.service is not None
-    return stage.service
-
-
 async def pod_that_ended(stage: PressedStage, uid: str) -> None:
     await stage.pods_that_run(uid, restartPolicy="Never")
     stage.network.clock.advance(1.0)
     stage.runtime.exit_container(await the_container(stage, uid), 0)
     stage.seen.put(uid, (await stage.runtime.observe(uid))[uid])
-    await stage.until(lambda: the_service(stage).core.tracked[uid].saved.state is PodState.FINISHED)
+    await stage.until(lambda: stage.podsync.core.tracked[uid].saved.state is PodState.FINISHED)
     assert stage.status(uid)["phase"] == "Succeeded"
 
 
@@ -91,8 +85,8 @@ async def test_a_container_that_cannot_be_removed_is_an_event_of_the_node(tmp_pa
         stage.disk = 50 * MIB
         await stage.read()
         await stage.until(lambda: stage.runtime.requests("RemoveContainer"))
-        await stage.until(lambda: the_service(stage).core.tracked["done"].retry.removal_error)
-        the_service(stage).eviction.dead_containers.collect()
+        await stage.until(lambda: stage.podsync.core.tracked["done"].retry.removal_error)
+        stage.podsync.eviction.dead_containers.collect()
 
         def reported() -> list[str]:
             return [event.message for event in stage.events.state.values() if event.reason == "ContainerGCFailed"]
@@ -109,7 +103,7 @@ async def test_the_limit_of_dead_containers_takes_the_oldest_of_finished_pods(tm
         stage.network.clock.advance(5.0)
         await pod_that_ended(stage, "second")
         assert (in_runtime(stage, "first"), in_runtime(stage, "second")) == (1, 1)
-        the_service(stage).eviction.dead_containers.collect()
+        stage.podsync.eviction.dead_containers.collect()
         await stage.until(lambda: in_runtime(stage, "first") == 0)
         assert in_runtime(stage, "second") == 1
         assert stage.status("first")["phase"] == "Succeeded"
@@ -124,7 +118,7 @@ async def test_the_next_pod_is_evicted_only_after_the_volumes_of_the_first_are_g
         await stage.network.settle()
         stage.disk = 50 * MIB
         await stage.read()
-        await stage.until(lambda: the_service(stage).core.tracked["one"].saved.state is PodState.TERMINATED)
+        await stage.until(lambda: stage.podsync.core.tracked["one"].saved.state is PodState.TERMINATED)
         await stage.read()
         assert stage.evicted() == ["one"]
         stage.mounted.delete("one")

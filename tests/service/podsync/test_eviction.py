@@ -24,7 +24,7 @@ from shared.cri.interface import ImageStatus
 from shared.model.frozen_copy import replace
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, cleared
-from tests.service.podsync.test_podsync_service import a_pod, running
+from tests.service.podsync.test_podsync_service import a_pod
 
 MIB = 1 << 20
 
@@ -94,7 +94,7 @@ class PressedStage(Stage):
             pod["metadata"]["name"] = uid
             self.want(pod, "api")
             self.pods[uid] = 10 * MIB
-        await self.until(lambda: all(running(self, uid) for uid in uids))
+        await self.until(lambda: all(self.running(uid) for uid in uids))
 
     def pressed(self) -> list[str]:
         value = self.pressure.state.get("node")
@@ -145,7 +145,7 @@ async def test_the_pod_with_the_largest_excess_is_evicted_and_ends_as_the_kubele
         thresholds = [event for event in stage.events.state.values() if event.reason == "EvictionThresholdMet"]
         assert [(event.kind, event.message) for event in thresholds] == [("Node", "Attempting to reclaim memory")]
         assert stage.counted("kubelet_evictions") == {("memory.available",): [1.0]}
-        assert running(stage, "small")
+        assert stage.running("small")
 
 
 @pytest.mark.long
@@ -164,7 +164,7 @@ async def test_the_next_pod_is_evicted_when_the_first_has_ended_and_the_node_is_
         await stage.until(lambda: stage.evicted() == ["one", "two"])
         await stage.until(lambda: stage.admitted.state["two"].state is not PodState.TERMINATING)
         await stage.read()
-        assert stage.evicted() == ["one", "two"] and running(stage, "three")
+        assert stage.evicted() == ["one", "two"] and stage.running("three")
 
 
 @pytest.mark.long
@@ -187,7 +187,7 @@ async def test_a_killed_podsync_goes_on_with_the_eviction_and_evicts_no_second_p
         hang.release.set()
         stage.runtime.clear_faults()
         await stage.until(lambda: stage.status("one").get("reason") == "Evicted")
-        assert running(stage, "two")
+        assert stage.running("two")
 
 
 async def test_no_pod_is_evicted_while_what_pods_use_is_not_known(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ async def test_critical_pods_are_spared(tmp_path: Path) -> None:
         stage.memory = 50 * MIB
         await stage.read()
         await stage.until(lambda: stage.evicted() == ["user"])
-        assert running(stage, "system")
+        assert stage.running("system")
 
 
 @pytest.mark.long
@@ -307,7 +307,7 @@ async def test_setting_the_clock_neither_shortens_nor_lengthens_the_grace_period
         await stage.read()
         stage.network.clock._wall += hours * 3600
         await stage.read()
-        assert stage.evicted() == [] and running(stage, "one")
+        assert stage.evicted() == [] and stage.running("one")
         await stage.read()
         await stage.until(lambda: stage.evicted() == ["one"])
 
@@ -317,8 +317,7 @@ async def test_a_best_effort_pod_is_refused_under_memory_pressure_also_right_aft
         stage.memory = 50 * MIB
         await stage.read()
         await stage.until(lambda: stage.pressed() == ["MemoryPressure"])
-        await stage.kill()
-        await stage.start()
+        await stage.restart()
         stage.want(a_pod("late"), "api")
         await stage.until(lambda: stage.status("late").get("reason") == "Evicted")
         assert stage.status("late")["message"].endswith("The node had condition: [MemoryPressure]. ")
@@ -330,12 +329,12 @@ async def test_a_lost_reading_of_a_signal_costs_no_pod(tmp_path: Path) -> None:
         usage = stage.node_usage()
         stage.usage.put("node", replace(usage, cgroup=CgroupUsage(time=0.0), nodefs=None, imagefs=None))
         await stage.network.settle()
-        assert stage.pressed() == [] and running(stage, "one")
+        assert stage.pressed() == [] and stage.running("one")
 
 
 async def test_a_disk_that_stays_full_without_a_pod_to_evict_is_acted_on_once_in_ten_seconds(tmp_path: Path) -> None:
     async with pressed_stage(tmp_path, **HARD) as stage:
-        await stage.until(lambda: stage.service is not None and stage.service.core.node_state.listed.runtime_listed)
+        await stage.until(lambda: stage.podsync.core.node_state.listed.runtime_listed)
         stage.disk = 50 * MIB
         for _ in range(3):
             stage.usage.put("node", stage.node_usage())  # as after a notification of the kernel
@@ -355,7 +354,7 @@ async def test_a_pod_that_ended_for_its_limit_relieves_the_node_and_no_other_pod
         await stage.read()
         await stage.until(lambda: stage.status("limited").get("reason") == "Evicted")
         await stage.read()
-        assert stage.evicted() == ["limited"] and running(stage, "other")
+        assert stage.evicted() == ["limited"] and stage.running("other")
 
 
 async def test_a_reading_that_comes_twice_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from bus.messages.podsync import PodState
 from services.podsync.core.pod.events import PodDesired, PodObserved, RuntimeChanged, TimePassed, VolumesFreshness
 from shared.model.runtime import RuntimePod
 from tests.service.podsync.stage import on_stage
-from tests.service.podsync.test_podsync_service import a_pod, running
+from tests.service.podsync.test_podsync_service import a_pod
 
 
 def lines_executed(work: Callable[[], object]) -> int:
@@ -41,12 +41,11 @@ def finished(number: int) -> dict[str, Any]:
 
 async def work_of_each_event(directory: Path, finished_pods: int) -> dict[str, int]:
     async with on_stage(directory) as stage:
-        assert stage.service is not None
         for number in range(finished_pods):
             stage.want(finished(number), "api")
         uid = stage.want(a_pod(), "api")
-        tracked = stage.service.core.tracked
-        await stage.until(lambda: running(stage, uid) and len(tracked) == finished_pods + 1)
+        tracked = stage.podsync.core.tracked
+        await stage.until(lambda: stage.running(uid) and len(tracked) == finished_pods + 1)
         done = [other for other in tracked if other != uid]
         await stage.until(
             lambda: all(tracked[other].saved.state is PodState.FINISHED and not tracked[other].call for other in done)
@@ -54,7 +53,7 @@ async def work_of_each_event(directory: Path, finished_pods: int) -> dict[str, i
         await stage.network.settle()
         later = stage.network.clock.monotonic() + 1
         seen = RuntimePod(uid="done0", name="job-0", namespace="default", observed_at=later)
-        handle = stage.service.loop.handle
+        handle = stage.podsync.loop.handle
         return {
             type(event).__name__: lines_executed(lambda event=event: handle(event))  # type: ignore[misc]
             for event in (

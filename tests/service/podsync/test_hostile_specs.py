@@ -27,7 +27,6 @@ from bus.messages.volume import (
 from services.podsync.adapters.cluster_reads import SourcesReads
 from services.podsync.controllers.pod_loop import PodLoop
 from services.podsync.core.pod.tracked_pod import TrackedPod
-from services.podsync.service import PodSyncService
 from shared.cri.interface import Message
 from shared.model.objects import Object
 from tests.fakes.runtime import FakeRuntime
@@ -116,12 +115,6 @@ class HostileStage(Stage):
 
     async def _prepared(self, request: PrepareSubpath | ReleaseSubpaths) -> PreparedSubpath:
         return PreparedSubpath(host_path="/subpath")
-
-    @property
-    def podsync(self) -> PodSyncService:
-        """The one process there is."""
-        assert self.service is not None
-        return self.service
 
     def record(self, uid: str) -> TrackedPod | None:
         """What podsync knows of the pod, None = nothing any more."""

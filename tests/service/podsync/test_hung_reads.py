@@ -32,8 +32,7 @@ class Stalled(Stage):
     async def start(self) -> None:
         """Start podsync as one that has an API server."""
         await super().start()
-        assert self.service is not None
-        self.service.calls.cluster = SourcesReads(self.service.bus, "node1")
+        self.podsync.calls.cluster = SourcesReads(self.podsync.bus, "node1")
 
     async def _object(self, request: GetObject) -> FoundObject:
         self._left -= 1
@@ -72,8 +71,7 @@ async def test_the_other_containers_are_stopped_while_a_secret_is_still_read(tmp
         if by == "deletion":
             stage.desired.delete(uid)
         else:
-            assert stage.service is not None
-            stage.service.loop.handle(PodEvicted(cause="memory", uid=uid, message="it is too large", grace_seconds=1))
+            stage.podsync.loop.handle(PodEvicted(cause="memory", uid=uid, message="it is too large", grace_seconds=1))
         await stage.until(lambda: "StopPodSandbox" in stage.runtime.methods())
         assert stage.runtime.methods().count("CreateContainer") == 1
         assert ContainerState.RUNNING not in (await states(stage, uid)).values()

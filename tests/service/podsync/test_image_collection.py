@@ -25,8 +25,7 @@ def runtime_with(*sizes: int) -> FakeRuntime:
 
 async def collected(stage: PressedStage) -> set[str]:
     """Collect once; the names of the images that are left."""
-    assert stage.service is not None
-    await stage.service.housekeeping.image_collection.collect()
+    await stage.podsync.housekeeping.image_collection.collect()
     await stage.network.settle()
     return {name for name in stage.runtime.images if name.endswith(":1")}
 
@@ -50,8 +49,7 @@ async def test_the_images_are_listed_at_the_start_from_which_their_age_counts(tm
     async with pressed_stage(tmp_path, runtime_with(60), image_minimum_gc_age=2.0) as stage:
         await stage.pods_that_run("one")
         stage.network.clock.advance(2.0)
-        assert stage.service is not None
-        await stage.service.housekeeping.image_collection.remove_unused()
+        await stage.podsync.housekeeping.image_collection.remove_unused()
         assert "old0:1" not in stage.runtime.images
 
 
@@ -78,8 +76,7 @@ async def test_a_young_image_stays_and_the_second_failure_is_an_event(tmp_path: 
 
 async def test_nothing_is_removed_before_all_pods_are_known(tmp_path: Path) -> None:
     async with pressed_stage(tmp_path, runtime_with(60)) as stage:
-        assert stage.service is not None
-        stage.service.housekeeping.all_known.clear()
+        stage.podsync.housekeeping.all_known.clear()
         stage.network.clock.advance(YOUNG)
         stage.disk = 100 * MIB
         await collected(stage)

@@ -12,7 +12,7 @@ from shared.host.cgroup_layout import Hierarchies
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState
 from tests.service.podsync.stage import Stage, on_stage
-from tests.service.podsync.test_podsync_service import a_pod, running
+from tests.service.podsync.test_podsync_service import a_pod
 
 
 async def instances(stage: Stage, uid: str) -> list[Container]:
@@ -48,21 +48,19 @@ async def test_the_third_kill_by_a_probe_is_the_first_to_wait(tmp_path: Path, di
     async with on_stage(tmp_path) as stage:
         uid = stage.want(a_pod())
         for count in (1, 2):
-            await stage.until(lambda: running(stage, uid))
+            await stage.until(lambda: stage.running(uid))
             await fail_probe(stage, uid)
             await restarted(stage, uid, count)
             if dies:
-                await stage.kill()
-                await stage.start()
-        await stage.until(lambda: running(stage, uid))
+                await stage.restart()
+        await stage.until(lambda: stage.running(uid))
         await fail_probe(stage, uid)
         for _ in range(2):
             await stage.until(lambda: waits(stage, uid))
             assert waits(stage, uid).startswith("back-off 10s restarting failed container=c")
             assert shown(stage, uid)["restartCount"] == 2
             assert stage.runtime.methods().count("CreateContainer") == 3
-            await stage.kill()
-            await stage.start()
+            await stage.restart()
 
 
 async def test_a_pod_found_outside_of_its_cgroup_is_stopped_first_and_one_inside_is_left_alone(
@@ -78,7 +76,7 @@ async def test_a_pod_found_outside_of_its_cgroup_is_stopped_first_and_one_inside
             stage.want(a_pod()),
             stage.want(a_pod("u2") | {"metadata": {**a_pod("u2")["metadata"], "name": "b"}}),
         )
-        await stage.until(lambda: running(stage, uid) and running(stage, beside))
+        await stage.until(lambda: stage.running(uid) and stage.running(beside))
         cgroup = trees["cpu"] / "kubepods" / "besteffort" / f"pod{uid}"
         assert cgroup.is_dir()
         await stage.kill()
@@ -86,9 +84,9 @@ async def test_a_pod_found_outside_of_its_cgroup_is_stopped_first_and_one_inside
         stage.runtime.calls.clear()
         await stage.start()
         await restarted(stage, uid, 1)
-        await stage.until(lambda: running(stage, uid))
+        await stage.until(lambda: stage.running(uid))
         methods = stage.runtime.methods()
         assert methods.index("StopContainer") < methods.index("StopPodSandbox") < methods.index("RunPodSandbox")
         assert cgroup.is_dir()
-        assert methods.count("StopContainer") == 1 and running(stage, beside)
+        assert methods.count("StopContainer") == 1 and stage.running(beside)
         assert [c.attempt for c in await instances(stage, beside)] == [0]

@@ -13,7 +13,7 @@ from bus.messages.streams import PODS_STATUS
 from shared.files.checkpoint import Checkpoint, RecordLocation
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, on_stage
-from tests.service.podsync.test_podsync_service import a_pod, running
+from tests.service.podsync.test_podsync_service import a_pod
 
 
 def record_file(directory: Path, uid: str) -> Path:
@@ -34,7 +34,7 @@ async def test_a_lost_record_never_makes_a_running_pod_look_removed(
     received: list[Change[Any]] = []
     async with on_stage(tmp_path, on_change=received.append) as stage:
         uid = stage.want(a_pod())
-        await stage.until(lambda: running(stage, uid) and record_file(tmp_path, uid).exists())
+        await stage.until(lambda: stage.running(uid) and record_file(tmp_path, uid).exists())
         await stage.kill()
         record_file(tmp_path, uid).unlink()
         slow, save = threading.Event(), Checkpoint.save
@@ -62,8 +62,7 @@ async def test_statuses_are_not_called_complete_while_one_is_held_back(tmp_path:
         uid = stage.want(a_pod())
         await stage.until(hang.reached.is_set)
         await stage.until(lambda: stage.status(uid))
-        await stage.kill()
-        await stage.start()
+        await stage.restart()
         await stage.until(lambda: any(isinstance(c, Put) and c.value.version[0] == 2 for c in received))
         gone = [change for change in received if isinstance(change, Deleted)]
         runtime.clear_faults()
@@ -74,7 +73,6 @@ async def test_what_could_not_be_saved_starts_as_soon_as_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with on_stage(tmp_path) as stage:
-        assert stage.service is not None
         save, refusing = Checkpoint.save, True
 
         def refuse(self: Checkpoint, key: str, data: dict[str, Any]) -> RecordLocation:
@@ -94,7 +92,7 @@ async def test_what_could_not_be_saved_starts_as_soon_as_there_is_room(
         for _ in range(4):
             poke(stage, pod, 30)
             await stage.network.settle()
-        await stage.until(lambda: running(stage, uid))
+        await stage.until(lambda: stage.running(uid))
 
 
 @pytest.mark.long
@@ -102,8 +100,7 @@ async def test_a_record_that_cannot_be_deleted_does_not_stop_the_pods_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with on_stage(tmp_path) as stage:
-        uid = stage.want(a_pod())
-        await stage.until(lambda: running(stage, uid))
+        uid = await stage.run_pod(a_pod())
         failures = [OSError(errno.EMFILE, "Too many open files")]
         delete = Checkpoint.delete
 
@@ -116,5 +113,5 @@ async def test_a_record_that_cannot_be_deleted_does_not_stop_the_pods_worker(
         stage.desired.delete(uid)
         await stage.until(lambda: "RemoveContainer" in stage.runtime.methods())
         stage.want(a_pod())  # desired again: the record is removed at once and created again
-        await stage.until(lambda: stage.runtime.methods().count("StartContainer") == 2 and running(stage, uid))
+        await stage.until(lambda: stage.runtime.methods().count("StartContainer") == 2 and stage.running(uid))
         assert not failures

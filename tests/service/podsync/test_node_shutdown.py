@@ -24,7 +24,7 @@ from shared.story.text import node_data, node_text
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.crashes import ending_at
 from tests.service.podsync.stage import Stage, cleared
-from tests.service.podsync.test_podsync_service import a_pod, running
+from tests.service.podsync.test_podsync_service import a_pod
 
 PERIODS = {0: 60, 100: 60, 1000: 60}  # seconds by priority
 SIGNAL = "PrepareForShutdown"
@@ -51,12 +51,11 @@ class ShuttingStage(Stage):
             pod = a_pod(uid, priority=priority)
             pod["metadata"]["name"] = uid
             self.want(pod, "api")
-        await self.until(lambda: all(running(self, uid) for uid in priorities))
+        await self.until(lambda: all(self.running(uid) for uid in priorities))
 
     def signal(self, *, in_progress: bool = True) -> None:
         """logind says whether the machine shuts down."""
-        assert self.service is not None
-        self.service.shutdown.signalled(SIGNAL, in_progress)
+        self.podsync.shutdown.signalled(SIGNAL, in_progress)
 
     def report(self) -> None:
         """status says that all is written, where that is so."""
@@ -129,7 +128,7 @@ async def test_pods_stop_by_priority_and_run_again_after_the_boot(tmp_path: Path
         assert (shown.in_progress, shown.signal, shown.unfinished) == (True, SIGNAL, ())
         assert stage.shutdown_events() == ["Shutdown manager detected shutdown event"]
         await boot_again(stage)
-        await stage.until(lambda: all(running(stage, uid) for uid in ("high", "low", "middle", "lowest")))
+        await stage.until(lambda: all(stage.running(uid) for uid in ("high", "low", "middle", "lowest")))
         assert not stage.shown().in_progress
 
 
@@ -209,7 +208,7 @@ async def test_a_pod_that_does_not_stop_delays_the_others_by_the_time_of_its_gro
         assert late == ["low"]
         caplog.clear()
         await boot_again(stage)
-        await stage.until(lambda: running(stage, "low") and running(stage, "high"))
+        await stage.until(lambda: stage.running("low") and stage.running("high"))
         assert stage.shown().unfinished == ("low_default(low)",)
         assert "these pods had not stopped in time: low_default(low)" in caplog.text
     *_, shut_down, named = node_text(node_data({}, shutdown=read_shutdown(stage.config.root_dir, stage.config.run_dir)))
@@ -221,8 +220,7 @@ async def test_a_pod_that_does_not_stop_delays_the_others_by_the_time_of_its_gro
 async def test_it_is_over_once_the_statuses_of_the_pods_are_saved_and_published(tmp_path: Path) -> None:
     async with shutting_stage(tmp_path) as stage:
         await stage.pods_that_run(low=0)
-        assert stage.service is not None
-        saver, held = stage.service.loop.workers._saver, asyncio.Event()
+        saver, held = stage.podsync.loop.workers._saver, asyncio.Event()
         save, reached = saver.save, asyncio.Event()
 
         async def save_later(key: str, data: dict[str, Any]) -> RecordLocation:
@@ -249,12 +247,12 @@ async def test_a_pod_whose_turn_had_not_come_when_the_machine_went_off_runs_agai
             pod = a_pod(uid, priority=priority, restartPolicy="Never")
             pod["metadata"]["name"] = uid
             stage.want(pod, "api")
-        await stage.until(lambda: running(stage, "low") and running(stage, "high"))
+        await stage.until(lambda: stage.running("low") and stage.running("high"))
         hung = stage.runtime.hang("StopContainer")
         stage.signal()
         await stage.until(hung.reached.is_set)
         await boot_again(stage)  # logind did not wait for all groups
-        await stage.until(lambda: all(stage.restarts(uid) == 1 and running(stage, uid) for uid in ("low", "high")))
+        await stage.until(lambda: all(stage.restarts(uid) == 1 and stage.running(uid) for uid in ("low", "high")))
         for container in stage.runtime.pods()["high"].containers:
             if container.state is ContainerState.RUNNING:
                 stage.runtime.exit_container(container.id, 1)
@@ -269,7 +267,7 @@ async def test_a_pod_whose_turn_had_not_come_when_the_machine_went_off_runs_agai
 async def test_after_a_power_cut_a_pod_ends_by_its_restart_policy(tmp_path: Path) -> None:
     async with shutting_stage(tmp_path) as stage:
         stage.want(a_pod("low", restartPolicy="Never"), "api")
-        await stage.until(lambda: running(stage, "low"))
+        await stage.until(lambda: stage.running("low"))
         await boot_again(stage)
         await stage.until(lambda: stage.status("low")["phase"] == "Failed")
 
@@ -311,15 +309,14 @@ async def test_the_file_of_the_go_kubelet_and_the_metrics_show_the_shutdown(tmp_
         assert json.loads(file.read_text()).keys() == {"startTime", "endTime"}
         assert file.stat().st_mode & 0o777 == 0o644
         counted = [stage.counted(name) for name in names]
-        await stage.kill()
-        await stage.start()
+        await stage.restart()
         assert [int(stage.counted(name)[()][0]) for name in names] == [int(series[()][0]) for series in counted]
 
 
 async def test_without_time_for_pods_a_shutdown_is_not_followed(tmp_path: Path) -> None:
     async with shutting_stage(tmp_path, periods={}) as stage:
         await stage.pods_that_run(low=0)
-        assert stage.service is not None and not stage.service.shutdown.is_followed
+        assert not stage.podsync.shutdown.is_followed
         assert (dict(stage.shutdown.state), stage.shutdown.complete) == ({}, True)
 
 
@@ -335,7 +332,7 @@ async def test_pods_that_were_stopped_run_again_where_the_configuration_gives_th
         stage.configure({})
         await stage.start()
         stage.observed()
-        await stage.until(lambda: running(stage, "low"))
+        await stage.until(lambda: stage.running("low"))
 
 
 # The shutdown begins, its groups begin one after the other, it is over.
@@ -360,7 +357,7 @@ async def test_a_kill_at_this_point_ends_as_without_it(point: str, tmp_path: Pat
         assert list(dict.fromkeys(stage.stopped())) == ["low", "middle", "high"]
         assert (stage.runs(), stage.shown().unfinished) == ([], ())
         await boot_again(stage)
-        await stage.until(lambda: all(running(stage, uid) for uid in ("low", "middle", "high")))
+        await stage.until(lambda: all(stage.running(uid) for uid in ("low", "middle", "high")))
         assert {stage.restarts(uid) for uid in ("low", "middle", "high")} == {1}
 
 
@@ -376,7 +373,7 @@ async def test_a_kill_while_the_cancellation_is_saved_leaves_no_pod_stopped(step
             await stage.kill()
         await stage.start()
         stage.observed()
-        await stage.until(lambda: running(stage, "low"))
+        await stage.until(lambda: stage.running("low"))
 
 
 @pytest.mark.long
@@ -385,10 +382,9 @@ async def test_a_process_that_starts_after_the_cancellation_lets_the_pods_run_ag
         await stage.pods_that_run(low=0)
         stage.signal()
         await stage.until(lambda: stage.shown().over)
-        await stage.kill()
-        await stage.start()
+        await stage.restart()
         stage.observed()
         await stage.until(lambda: stage.shown().over)
         assert stage.runs() == []
         stage.signal(in_progress=False)
-        await stage.until(lambda: running(stage, "low"))
+        await stage.until(lambda: stage.running("low"))

@@ -7,7 +7,7 @@ import pytest
 
 from bus.messages.sources import NodeObject
 from tests.service.podsync.stage import Stage, on_stage
-from tests.service.podsync.test_podsync_service import a_pod, running
+from tests.service.podsync.test_podsync_service import a_pod
 
 ADDRESSES = [
     {"type": "Hostname", "address": "node1"},
@@ -46,8 +46,7 @@ async def test_the_environment_has_the_addresses_of_the_status(tmp_path: Path, h
             "node", NodeObject(node={"metadata": {"name": "node1"}, "status": {"addresses": ADDRESSES}})
         )
         await stage.network.settle()
-        uid = stage.want(asking(hostNetwork=host_network))
-        await stage.until(lambda: running(stage, uid))
+        uid = await stage.run_pod(asking(hostNetwork=host_network))
         assert environment(stage) == shown(stage, uid)
         assert shown(stage, uid)["status.hostIPs"] == "2001:db8::9,192.0.2.9"
 
@@ -58,8 +57,7 @@ async def test_a_host_network_pod_that_showed_an_address_keeps_it_in_its_next_en
         stage.node_object.put(
             "node", NodeObject(node={"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.9"}]}})
         )
-        uid = stage.want(asking(hostNetwork=True))
-        await stage.until(lambda: running(stage, uid))
+        uid = await stage.run_pod(asking(hostNetwork=True))
         stage.node_object.put(
             "node", NodeObject(node={"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.8"}]}})
         )
@@ -68,6 +66,6 @@ async def test_a_host_network_pod_that_showed_an_address_keeps_it_in_its_next_en
         (container,) = (await stage.runtime.observe(uid))[uid].containers
         stage.runtime.exit_container(container.id, 1)
         stage.seen.put(uid, (await stage.runtime.observe(uid))[uid])
-        await stage.until(lambda: running(stage, uid) and stage.status(uid)["containerStatuses"][0]["restartCount"])
+        await stage.until(lambda: stage.running(uid) and stage.status(uid)["containerStatuses"][0]["restartCount"])
         assert environment(stage) == shown(stage, uid)
         assert shown(stage, uid)["status.podIP"] == "192.0.2.9"

@@ -10,7 +10,7 @@ from services.podsync.core.machine import PodSync
 from services.podsync.core.pod.events import Event, PodDesired
 from services.podsync.core.pod.instructions import Instruction
 from tests.service.podsync.stage import on_stage
-from tests.service.podsync.test_podsync_service import a_pod, running
+from tests.service.podsync.test_podsync_service import a_pod
 
 
 def named(uid: str, **spec: Any) -> dict[str, Any]:
@@ -37,11 +37,10 @@ async def test_an_event_of_one_pod_that_cannot_be_handled_stops_no_other(
                 stage.want(named("bad", activeDeadlineSeconds=seconds))
                 await stage.network.settle()
             stage.want(named("good"))
-            await stage.until(lambda: running(stage, "good"))
-            assert stage.service is not None
-            beats["failing"] = stage.service.bus._beat_content._troubles.get("pods")  # type: ignore[attr-defined]
+            await stage.until(lambda: stage.running("good"))
+            beats["failing"] = stage.podsync.bus._beat_content._troubles.get("pods")  # type: ignore[attr-defined]
         stage.want(named("bad"))
-        await stage.until(lambda: running(stage, "bad"))
-        assert "pods" not in stage.service.bus._beat_content._troubles  # type: ignore[attr-defined]
+        await stage.until(lambda: stage.running("bad"))
+        assert "pods" not in stage.podsync.bus._beat_content._troubles  # type: ignore[attr-defined]
     assert beats["failing"] == "event PodDesired of pod bad failed: KeyError; it is tried again, the log has more"
     assert len([record for record in caplog.records if record.exc_info]) == 1

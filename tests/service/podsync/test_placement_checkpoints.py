@@ -20,7 +20,7 @@ from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, cleared, on_stage
-from tests.service.podsync.test_podsync_service import a_pod, running
+from tests.service.podsync.test_podsync_service import a_pod
 from tests.support.machines.numa import NumaMachine
 from tests.support.waits.deadline import WAIT_SECONDS
 
@@ -60,7 +60,7 @@ async def test_what_a_pod_is_given_is_in_the_file_until_it_has_ended(tmp_path: P
         uid = stage.want(guaranteed("u1"))
         held = CpuState(policy="static", shared_pool=frozenset({0, 2, 3}), containers={uid: {"c": frozenset({1})}})
         await stage.until(lambda: written(tmp_path) == held)
-        await stage.until(lambda: running(stage, uid))
+        await stage.until(lambda: stage.running(uid))
         await stage.kill()
         file_of(tmp_path).unlink()
         await stage.start()
@@ -77,7 +77,7 @@ async def test_a_pod_of_the_go_kubelet_keeps_its_cpus_and_another_one_leaves_the
     stage.want(a_pod("u2"))
     stage.want(guaranteed("u1"))
     async with cleared(stage):
-        await stage.until(lambda: running(stage, "u1") and running(stage, "u2"))
+        await stage.until(lambda: stage.running("u1") and stage.running("u2"))
         requests = stage.runtime.requests("CreateContainer")
         created = {str(one["config"]["linux"]["resources"]["cpuset_cpus"]) for one in requests}
         assert created == {"0-2", "3"}
@@ -97,18 +97,16 @@ async def test_a_machine_that_changes_while_the_agent_runs_keeps_podsync_from_no
 ) -> None:
     monkeypatch.setattr(service, "supervisor_generation", lambda: "boot/100/7")
     async with on_stage(tmp_path, **STATIC) as stage:
-        uid = stage.want(guaranteed("u1"))
-        await stage.until(lambda: running(stage, uid))
+        uid = await stage.run_pod(guaranteed("u1"))
         await stage.kill()
         shutil.rmtree(tmp_path / "machine")
         NumaMachine(threads=1, offline=frozenset({1})).write(tmp_path / "machine")
         await stage.start()
-        other = stage.want(a_pod("u2"))
-        await stage.until(lambda: running(stage, other))
+        await stage.run_pod(a_pod("u2"))
         left = CpuState(policy="static", shared_pool=frozenset({0, 2, 3}), containers={uid: {"c": frozenset({1})}})
         await stage.until(lambda: written(tmp_path) == left)
-        assert stage.service is not None and running(stage, uid)
-        trouble = stage.service.bus._beat_content._troubles["changed machine"]  # type: ignore[attr-defined]
+        assert stage.running(uid)
+        trouble = stage.podsync.bus._beat_content._troubles["changed machine"]  # type: ignore[attr-defined]
         assert "the machine has changed since the agent started" in trouble and 'bring the CPUs "1" online' in trouble
         await stage.kill()
         monkeypatch.setattr(service, "supervisor_generation", lambda: "boot/100/7/2")

@@ -10,7 +10,7 @@ import pytest
 from services.podsync import service
 from services.podsync.adapters.node_placer import read_node_placer
 from tests.service.podsync.stage import Stage, on_stage
-from tests.service.podsync.test_podsync_service import a_pod, running
+from tests.service.podsync.test_podsync_service import a_pod
 from tests.support.machines.numa import NumaMachine
 
 CPU_MANAGER, TOPOLOGY_MANAGER = "kubelet_cpu_manager_pinning", "kubelet_topology_manager_admission"
@@ -42,12 +42,10 @@ def counted(stage: Stage) -> list[float]:
 async def test_a_pod_is_counted_with_its_verdict_and_not_again_after_a_restart(tmp_path: Path) -> None:
     async with on_stage(tmp_path, cpu_manager_policy="static", kube_reserved={"cpu": "500m"}) as stage:
         assert counted(stage) == [0, 0, 0]
-        uid = stage.want(guaranteed("u1", "1"))
-        await stage.until(lambda: running(stage, uid))
+        await stage.run_pod(guaranteed("u1", "1"))
         assert counted(stage) == [1, 1, 0]
         stage.want(guaranteed("u2", "3"))  # two CPUs are left
         await stage.until(lambda: counted(stage) == [2, 2, 1])
-        await stage.kill()
-        await stage.start()
+        await stage.restart()
         stage.want(guaranteed("u3", "1"))
         await stage.until(lambda: counted(stage) == [1, 1, 0])

@@ -9,14 +9,13 @@ from bus.messages.podsync import PodState
 from services.podsync.core.pod.metric_labels import container_type, image_size, preemption, rejection
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import on_stage
-from tests.service.podsync.test_podsync_service import a_pod, running
+from tests.service.podsync.test_podsync_service import a_pod
 
 
 @pytest.mark.long
 async def test_a_pod_that_starts_is_counted_once_and_its_end_is_work(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
-        uid = stage.want(a_pod())
-        await stage.until(lambda: running(stage, uid))
+        uid = await stage.run_pod(a_pod())
         assert stage.counted("kubelet_started_pods_total") == {(): [1.0]}
         assert stage.counted("kubelet_started_pods_errors_total") == {(): [0.0]}
         assert stage.counted("kubelet_started_containers_total") == {("pod_sandbox",): [1.0], ("container",): [1.0]}
@@ -34,12 +33,10 @@ async def test_a_pod_that_starts_is_counted_once_and_its_end_is_work(tmp_path: P
 @pytest.mark.long
 async def test_a_restart_of_podsync_counts_no_start_of_a_pod_that_runs(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
-        uid = stage.want(a_pod())
-        await stage.until(lambda: running(stage, uid))
-        await stage.kill()
-        await stage.start()
+        uid = await stage.run_pod(a_pod())
+        await stage.restart()
         await stage.until(lambda: stage.counted("kubelet_working_pods"))
-        await stage.until(lambda: running(stage, uid))
+        await stage.until(lambda: stage.running(uid))
         assert stage.counted("kubelet_started_pods_total") == {(): [0.0]}
         assert sum(stage.counted("kubelet_pod_start_duration_seconds")[()]) == 0
 
@@ -68,15 +65,13 @@ async def test_a_failed_start_is_counted_with_its_code(tmp_path: Path, method: s
 @pytest.mark.long
 async def test_a_pull_is_timed_by_the_size_of_the_image(tmp_path: Path) -> None:
     async with on_stage(tmp_path, FakeRuntime(pullable=["busybox:1"])) as stage:
-        uid = stage.want(a_pod())
-        await stage.until(lambda: running(stage, uid))
+        await stage.run_pod(a_pod())
         assert list(stage.counted("kubelet_image_pull_duration_seconds")) == [("0-10MB",)]
 
 
 async def test_a_preempted_pod_is_counted_by_the_resource_that_was_short(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
-        assert stage.service is not None
-        cpu = stage.service.core.node_state.admissions.facts.allocatable["cpu"]
+        cpu = stage.podsync.core.node_state.admissions.facts.allocatable["cpu"]
         image = {"name": "c", "image": "busybox:1", "imagePullPolicy": "IfNotPresent"}
 
         def wanting(uid: str, cpu: str, source: str) -> dict[str, Any]:
@@ -85,7 +80,7 @@ async def test_a_preempted_pod_is_counted_by_the_resource_that_was_short(tmp_pat
             return pod | {"metadata": pod["metadata"] | metadata}
 
         stage.want(wanting("v", cpu, "api"), source="api")
-        await stage.until(lambda: running(stage, "v"))
+        await stage.until(lambda: stage.running("v"))
         stage.want(wanting("k", "1m", "file"))  # a static pod is critical
         await stage.until(lambda: stage.status("v").get("reason") == "Preempting")
         assert stage.counted("kubelet_preemptions") == {("cpu",): [1.0]}

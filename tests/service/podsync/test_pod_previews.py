@@ -42,7 +42,6 @@ async def asked(stage: Stage, pod: dict[str, Any], source: str = "file") -> PodP
 
 def everything(stage: Stage) -> Any:
     """What podsync has in memory, on disk and on the bus, and the calls that change the runtime."""
-    assert stage.service is not None
     streams = (stage.admitted, stage.volumes, stage.statuses, stage.events)
     files = sorted(str(path) for path in Path(stage.config.root_dir).rglob("*"))
     counts = [
@@ -53,7 +52,7 @@ def everything(stage: Stage) -> Any:
     ]
     calls = [call for call in stage.runtime.calls if call.method not in ("RuntimeConfig", "ImageStatus")]  # reads
     published = [dict(one.state) for one in streams]
-    return copy.deepcopy((checkpoint_of(stage.service.core), published, files, counts, calls))
+    return copy.deepcopy((checkpoint_of(stage.podsync.core), published, files, counts, calls))
 
 
 @pytest.mark.parametrize(
@@ -86,8 +85,7 @@ async def test_the_answer_is_the_verdict_on_the_same_pod_and_changes_nothing(
 async def test_a_critical_pod_names_the_pods_that_it_preempts_and_they_keep_running(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         stage.node_object.put("node", NodeObject(node=NODE))
-        assert stage.service is not None
-        cpu = stage.service.core.node_state.admissions.facts.allocatable["cpu"]
+        cpu = stage.podsync.core.node_state.admissions.facts.allocatable["cpu"]
         small = a_pod("s1", "batch", containers=wanting("cpu", cpu))
         small["metadata"]["annotations"] = {"kubernetes.io/config.source": "api"}
         stage.want(small, "api")

@@ -9,7 +9,7 @@ from bus.messages.sources import ApiPodStatus
 from shared.time.timestamps import rfc3339
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, on_stage
-from tests.service.podsync.test_podsync_service import a_pod, running
+from tests.service.podsync.test_podsync_service import a_pod
 
 TOTAL, SLI = "kubelet_pod_start_total_duration_seconds", "kubelet_pod_start_sli_duration_seconds"
 FIRST = "kubelet_first_network_pod_start_sli_duration_seconds"
@@ -42,7 +42,7 @@ async def test_a_start_is_measured_when_the_api_server_shows_it_and_pulls_do_not
         await stage.until(lambda: runtime.requests("PullImage"))
         await stage.network.advance(20.0)
         runtime.clear_faults()
-        await stage.until(lambda: running(stage, uid))
+        await stage.until(lambda: stage.running(uid))
         await stage.network.advance(2.0)
         assert observed(stage, TOTAL)[0] == 0  # podsync knows that it runs; the API server does not
         show(stage, uid, stage.status(uid))
@@ -73,7 +73,7 @@ async def test_the_time_of_init_containers_does_not_count(tmp_path: Path) -> Non
         (container,) = (await stage.runtime.observe(uid))[uid].containers
         stage.runtime.exit_container(container.id, 0)
         stage.seen.put(uid, (await stage.runtime.observe(uid))[uid])
-        await stage.until(lambda: running(stage, uid))
+        await stage.until(lambda: stage.running(uid))
         show(stage, uid, stage.status(uid))
         await stage.network.settle()
         assert (observed(stage, TOTAL), observed(stage, SLI)) == ((1, 30.0), (1, 0.0))
@@ -82,7 +82,7 @@ async def test_the_time_of_init_containers_does_not_count(tmp_path: Path) -> Non
 async def test_a_pod_that_an_earlier_kubelet_began_is_not_measured(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         uid = create(stage, status={"phase": "Pending", "startTime": "2026-01-01T00:00:00Z"})
-        await stage.until(lambda: running(stage, uid))
+        await stage.until(lambda: stage.running(uid))
         show(stage, uid, stage.status(uid))
         await stage.network.settle()
         assert observed(stage, TOTAL)[0] == 0

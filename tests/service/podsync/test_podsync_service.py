@@ -37,10 +37,6 @@ def a_pod(uid: str = "u1", **spec: Any) -> dict[str, Any]:
     }
 
 
-def running(stage: Stage, uid: str) -> bool:
-    return stage.status(uid).get("phase") == "Running" and stage.status(uid)["containerStatuses"][0]["ready"]
-
-
 async def the_container(stage: Stage, uid: str) -> str:
     seen = await stage.runtime.observe(uid)
     (container,) = [c for c in seen[uid].containers if c.state is ContainerState.RUNNING]
@@ -49,8 +45,7 @@ async def the_container(stage: Stage, uid: str) -> str:
 
 async def test_a_wanted_pod_runs_and_a_dropped_one_goes(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
-        uid = stage.want(a_pod())
-        await stage.until(lambda: running(stage, uid))
+        uid = await stage.run_pod(a_pod())
         assert stage.admitted.state[uid].state is PodState.SYNC
         assert (tmp_path / "root/pods" / uid / "etc-hosts").exists()
         stage.desired.delete(uid)
@@ -74,8 +69,7 @@ async def test_a_second_deletion_while_the_first_stop_is_saved_runs_the_pre_stop
     async with on_stage(tmp_path) as stage:
         pod = a_pod(terminationGracePeriodSeconds=30)
         pod["spec"]["containers"][0]["lifecycle"] = {"preStop": {"exec": {"command": ["flush"]}}}
-        uid = stage.want(pod, source="api")
-        await stage.until(lambda: running(stage, uid))
+        await stage.run_pod(pod, source="api")
         monkeypatch.setattr(Checkpoint, "save_all", slow)
         for grace in (30, 4):
             given = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace}
@@ -90,12 +84,10 @@ async def test_a_second_deletion_while_the_first_stop_is_saved_runs_the_pre_stop
 @pytest.mark.long
 async def test_a_restarted_podsync_adopts_the_running_container(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
-        uid = stage.want(a_pod())
-        await stage.until(lambda: running(stage, uid))
+        uid = await stage.run_pod(a_pod())
         before = await the_container(stage, uid)
         version = stage.statuses.state[uid].version
-        await stage.kill()
-        await stage.start()
+        await stage.restart()
         await stage.until(lambda: stage.statuses.state[uid].version > version)
         assert await the_container(stage, uid) == before
         assert stage.runtime.methods().count("CreateContainer") == 1
@@ -104,8 +96,7 @@ async def test_a_restarted_podsync_adopts_the_running_container(tmp_path: Path) 
 @pytest.mark.long
 async def test_a_pod_wanted_by_no_source_any_more_while_podsync_was_dead_is_ended(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
-        uid = stage.want(a_pod())
-        await stage.until(lambda: running(stage, uid))
+        uid = await stage.run_pod(a_pod())
         await stage.kill()
         stage.desired.delete(uid)
         await stage.network.settle()
@@ -115,8 +106,7 @@ async def test_a_pod_wanted_by_no_source_any_more_while_podsync_was_dead_is_ende
 
 async def test_an_exit_seen_by_pleg_restarts_the_container_at_once(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
-        uid = stage.want(a_pod())
-        await stage.until(lambda: running(stage, uid))
+        uid = await stage.run_pod(a_pod())
         first = await the_container(stage, uid)
         stage.network.clock.advance(1.0)
         stage.runtime.exit_container(first, 137)
@@ -125,7 +115,7 @@ async def test_an_exit_seen_by_pleg_restarts_the_container_at_once(tmp_path: Pat
         def shown() -> dict[str, Any]:
             return dict(stage.status(uid)["containerStatuses"][0])
 
-        await stage.until(lambda: running(stage, uid) and shown()["restartCount"] == 1)
+        await stage.until(lambda: stage.running(uid) and shown()["restartCount"] == 1)
         last = shown()["lastState"]["terminated"]
         assert last["exitCode"] == 137 and last["containerID"].endswith(first)
 
@@ -145,7 +135,7 @@ async def test_an_exit_while_podsync_looks_at_what_it_started_is_not_overwritten
         seen = (await runtime.observe(uid))[uid]
         stage.network.clock.advance(0.001)
         look.release.set()
-        await stage.until(lambda: running(stage, uid))
+        await stage.until(lambda: stage.running(uid))
         stage.seen.put(uid, seen)  # what pleg saw in between, and sees no more of
         await stage.until(lambda: stage.status(uid)["containerStatuses"][0]["restartCount"] == 1)
 
@@ -183,7 +173,7 @@ async def test_a_sandbox_that_is_made_and_cannot_be_read_has_an_event_of_its_own
         uid = stage.want(a_pod())
         await stage.until(lambda: warnings(stage))
         stage.network.clock.advance(15.0)
-        await stage.until(lambda: running(stage, uid))
+        await stage.until(lambda: stage.running(uid))
         assert warnings(stage) == [("FailedPodSandBoxStatus", "Unable to get pod sandbox status: no answer")]
 
 
@@ -196,7 +186,7 @@ async def test_pod_directories_that_cannot_be_made_have_an_event_of_their_own(tm
         await stage.until(lambda: warnings(stage))
         in_the_way.unlink()
         stage.network.clock.advance(15.0)
-        await stage.until(lambda: running(stage, uid))
+        await stage.until(lambda: stage.running(uid))
         [(reason, message)] = warnings(stage)
     assert (reason, message.partition(": ")[0]) == ("Failed", "error making pod data directories")
     assert str(in_the_way) in message
@@ -204,8 +194,7 @@ async def test_pod_directories_that_cannot_be_made_have_an_event_of_their_own(tm
 
 async def test_the_story_of_a_pod_names_causes_and_stays_after_it(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
-        uid = stage.want(a_pod())
-        await stage.until(lambda: running(stage, uid))
+        uid = await stage.run_pod(a_pod())
         file = tmp_path / "root/bulkhead/podsync/stories" / f"{uid}.jsonl"
         words = ('"seen"', "RunPodSandbox", "CreateContainer", '"done"', "the pod is desired (file)")
         await stage.until(lambda: file.exists() and all(word in file.read_text() for word in words))
@@ -223,8 +212,7 @@ async def test_a_start_asks_the_runtime_and_the_disk_no_more_than_it_must(
 
     monkeypatch.setattr(Checkpoint, "save", counted)
     async with on_stage(tmp_path) as stage:
-        uid = stage.want(a_pod())
-        await stage.until(lambda: running(stage, uid))
+        uid = await stage.run_pod(a_pod())
         # The images are listed once for the node, from which their age counts.
         asked = [call.method for call in stage.runtime.calls if call.method != "ListImages"]
         assert asked == ["RunPodSandbox", "Observe", "ImageStatus", "CreateContainer", "StartContainer", "Observe"]
@@ -237,8 +225,7 @@ async def test_a_start_asks_the_runtime_and_the_disk_no_more_than_it_must(
 @pytest.mark.long
 async def test_a_stop_asks_the_runtime_no_more_than_it_must(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
-        uid = stage.want(a_pod())
-        await stage.until(lambda: running(stage, uid))
+        uid = await stage.run_pod(a_pod())
         stage.runtime.calls.clear()
         stage.desired.delete(uid)
         file = tmp_path / "root/bulkhead/podsync/stories" / f"{uid}.jsonl"
@@ -257,7 +244,7 @@ async def test_a_pod_that_is_still_being_made_is_shown_after_half_a_second(tmp_p
         await stage.until(lambda: "podIP" in stage.status(uid))
         assert "waiting" in stage.status(uid)["containerStatuses"][0]["state"]
         hang.release.set()
-        await stage.until(lambda: running(stage, uid))
+        await stage.until(lambda: stage.running(uid))
 
 
 @pytest.mark.long
@@ -265,8 +252,7 @@ async def test_a_deleted_pod_that_takes_long_to_stop_is_shown_with_what_has_chan
     runtime = FakeRuntime(images=["busybox:1"])
     async with on_stage(tmp_path, runtime) as stage:
         pod = a_pod()
-        uid = stage.want(pod, "api")
-        await stage.until(lambda: running(stage, uid))
+        uid = await stage.run_pod(pod, "api")
         hang = runtime.hang("StopContainer")
         deleted = {**pod["metadata"], "generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z"}
         stage.want({**pod, "metadata": deleted}, "api")
@@ -288,8 +274,7 @@ async def test_an_unexpected_exception_of_a_call_costs_one_pod_a_retry(
         uid = stage.want(a_pod())
         await stage.until(lambda: "internal error: KeyError" in str(stage.status(uid)))
         monkeypatch.undo()
-        other = stage.want({**a_pod("u2"), "metadata": {"name": "other", "namespace": "default", "uid": "u2"}})
-        await stage.until(lambda: running(stage, other))
+        await stage.run_pod({**a_pod("u2"), "metadata": {"name": "other", "namespace": "default", "uid": "u2"}})
 
 
 def named(uid: str, **spec: Any) -> dict[str, Any]:
@@ -299,8 +284,7 @@ def named(uid: str, **spec: Any) -> dict[str, Any]:
 
 def _asks_for_a_sandbox(stage: Stage, uid: str) -> Callable[[], bool]:
     def asks() -> bool:
-        assert stage.service is not None
-        tracked = stage.service.core.tracked.get(uid)
+        tracked = stage.podsync.core.tracked.get(uid)
         return tracked is not None and isinstance(tracked.call, RunPodSandbox)
 
     return asks
@@ -311,14 +295,13 @@ async def test_what_the_network_may_wait_for_does_not_wait_for_pods_whose_networ
     runtime = FakeRuntime(images=["busybox:1"])
     hung = runtime.hang("RunPodSandbox")
     async with on_stage(tmp_path, runtime) as stage:
-        assert stage.service is not None
-        stage.service.calls.slots = CallSlots(turns=1)
+        stage.podsync.calls.slots = CallSlots(turns=1)
         stage.want(named("u1"), "api")
         await stage.until(hung.reached.is_set)
         for pod, source in ((named("u2"), "api"), (named("u3", hostNetwork=True), "api"), (named("u4"), "file")):
             await stage.until(_asks_for_a_sandbox(stage, stage.want(pod, source)))
         runtime.clear_faults()
-        await stage.until(lambda: all(running(stage, uid) for uid in ("u1", "u2", "u3", "u4")))
+        await stage.until(lambda: all(stage.running(uid) for uid in ("u1", "u2", "u3", "u4")))
         begun = [request["config"]["metadata"]["uid"] for request in runtime.requests("RunPodSandbox")]
         assert begun == ["u1", "u3", "u4", "u2"]
 
@@ -327,8 +310,7 @@ async def test_what_is_to_end_while_it_waits_for_its_turn_is_not_begun(tmp_path:
     runtime = FakeRuntime(images=["busybox:1"])
     hung = runtime.hang("RunPodSandbox")
     async with on_stage(tmp_path, runtime) as stage:
-        assert stage.service is not None
-        stage.service.calls.slots = CallSlots(turns=1)
+        stage.podsync.calls.slots = CallSlots(turns=1)
         first = stage.want(a_pod("u1"))
         await stage.until(hung.reached.is_set)
         second = stage.want(named("u2"))
@@ -337,7 +319,7 @@ async def test_what_is_to_end_while_it_waits_for_its_turn_is_not_begun(tmp_path:
         stage.desired.delete(second)
         await stage.until(lambda: getattr(stage.admitted.state.get(second), "state", None) is not PodState.SYNC)
         runtime.clear_faults()
-        await stage.until(lambda: running(stage, first))
+        await stage.until(lambda: stage.running(first))
         await stage.until(lambda: second not in stage.admitted.state)
         begun = [request["config"]["metadata"]["uid"] for request in runtime.requests("RunPodSandbox")]
         assert begun == [first]
@@ -345,24 +327,20 @@ async def test_what_is_to_end_while_it_waits_for_its_turn_is_not_begun(tmp_path:
 
 async def test_news_of_a_pod_that_is_gone_is_not_remembered(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
-        assert stage.service is not None
-        written = stage.service.stories._story_lines._written
-        uid = stage.want(a_pod())
-        await stage.until(lambda: running(stage, uid))
+        written = stage.podsync.stories._story_lines._written
+        uid = await stage.run_pod(a_pod())
         stage.mounted.put("gone", MountedVolumes(uid="gone", volumes={}))
         stage.mounted.delete("gone")
         await stage.network.settle()
-        assert set(written) == set(stage.service.core.tracked) == {uid}
+        assert set(written) == set(stage.podsync.core.tracked) == {uid}
 
 
 async def test_a_pod_that_terminates_counts_for_the_qos_cgroups_until_its_containers_have_ended(tmp_path: Path) -> None:
     runtime = FakeRuntime(images=["busybox:1"])
     async with on_stage(tmp_path, runtime) as stage:
-        assert stage.service is not None
-        active_pods = stage.service.core.active_pods
+        active_pods = stage.podsync.core.active_pods
         pod = a_pod()
-        uid = stage.want(pod, "api")
-        await stage.until(lambda: running(stage, uid))
+        uid = await stage.run_pod(pod, "api")
         hung = runtime.hang("StopContainer")
         deleted = pod["metadata"] | {"deletionTimestamp": "2030-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5}
         stage.want(pod | {"metadata": deleted}, "api")
@@ -391,7 +369,7 @@ async def test_a_rejected_static_pod_is_admitted_or_rejected_again_after_a_start
         await stage.kill()
         monkeypatch.setenv("BULKHEAD_SUPERVISORD", "boot/2/2")
         await stage.start()
-        await stage.until(lambda: running(stage, uid))
+        await stage.until(lambda: stage.running(uid))
 
 
 @pytest.mark.long
@@ -400,7 +378,6 @@ async def test_default_sysctls_are_given_behind_their_feature_gate(tmp_path: Pat
     """They need no allow list: the pod did not ask for them (pods.md 3.4)."""
     gates = {"DefaultPodSysctls": gate}
     async with on_stage(tmp_path, default_pod_sysctls={"kernel.msgmax": "65536"}, feature_gates=gates) as stage:
-        uid = stage.want(a_pod())
-        await stage.until(lambda: running(stage, uid))
+        await stage.run_pod(a_pod())
         [request] = stage.runtime.requests("RunPodSandbox")
         assert request["config"]["linux"].get("sysctls", {}) == ({"kernel.msgmax": "65536"} if gate else {})

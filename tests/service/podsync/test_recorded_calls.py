@@ -188,8 +188,7 @@ async def test_the_requests_for_the_plain_pod_are_the_recorded_ones_whole(tmp_pa
     runtime = FakeRuntime(images=images_of(recorded))
     image_id = runtime.images[images_of(recorded)[0]].id
     async with on_stage(tmp_path, runtime, pod_logs_dir="/var/log/pods") as stage:
-        assert stage.service is not None
-        performer = stage.service.calls
+        performer = stage.podsync.calls
         performer.facts = replace(NODE, root_dir=str(tmp_path / "root"))
         performer.directories = replace(performer.directories, pod_logs_dir=tmp_path / "logs")
         (tmp_path / "resolv.conf").write_text("nameserver 10.255.255.53\n")

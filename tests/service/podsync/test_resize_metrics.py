@@ -11,7 +11,6 @@ from services.podsync.core.pod.allocation import Allocation
 from services.podsync.core.pod.metric_labels import infeasible, resize_operations
 from shared.podspec.defaults import apply_defaults
 from tests.service.podsync.stage import Stage, on_stage
-from tests.service.podsync.test_podsync_service import running
 
 PENDING, IN_PROGRESS = "kubelet_pod_pending_resizes", "kubelet_pod_in_progress_resizes"
 REFUSED, ACCEPTED = "kubelet_pod_infeasible_resizes_total", "kubelet_pod_deferred_accepted_resizes_total"
@@ -30,7 +29,7 @@ def a_pod(cpu: str, generation: int = 1, uid: str = "u1") -> dict[str, Any]:
 async def started(stage: Stage, *pods: dict[str, Any]) -> None:
     for pod in pods:
         stage.want(pod)
-    await stage.until(lambda: all(running(stage, pod["metadata"]["uid"]) for pod in pods))
+    await stage.until(lambda: all(stage.running(pod["metadata"]["uid"]) for pod in pods))
 
 
 def pending(stage: Stage) -> tuple[float, float]:
@@ -59,8 +58,7 @@ async def test_an_infeasible_resize_is_counted_once_for_each_generation_whatever
         assert stage.counted(REFUSED) == {("insufficient_node_allocatable",): [1.0]}
         stage.want(a_pod(HUGE, 3))
         await stage.until(lambda: stage.counted(REFUSED) == {("insufficient_node_allocatable",): [2.0]})
-        await stage.kill()
-        await stage.start()
+        await stage.restart()
         await stage.until(lambda: pending(stage) == (0, 1))
         assert stage.counted(REFUSED) == {}
         stage.want(a_pod("100m", 4))

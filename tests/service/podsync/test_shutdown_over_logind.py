@@ -15,7 +15,7 @@ from shared.logind.connection import LogindConnection
 from tests.fakes.logind import FakeLogind, a_logind
 from tests.service.podsync.stage import cleared
 from tests.service.podsync.test_node_shutdown import ShuttingStage, boot_again
-from tests.service.podsync.test_podsync_service import a_pod, running
+from tests.service.podsync.test_podsync_service import a_pod
 
 
 @asynccontextmanager
@@ -93,8 +93,7 @@ async def test_a_cancellation_while_the_end_is_saved_costs_no_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with with_logind(tmp_path) as (stage, logind):
-        assert stage.service is not None
-        sequence, held, reached = stage.service.shutdown, asyncio.Event(), asyncio.Event()
+        sequence, held, reached = stage.podsync.shutdown, asyncio.Event(), asyncio.Event()
         save = sequence._save
 
         async def save_later(record: dict[str, Any]) -> str:
@@ -131,14 +130,14 @@ async def test_after_a_soft_reboot_pods_run_again_as_after_a_boot(
         for uid, priority in (("low", 0), ("high", 1000)):
             pod = a_pod(uid, priority=priority, restartPolicy="Never")
             stage.want({**pod, "metadata": {**pod["metadata"], "name": uid}}, "api")
-        await stage.until(lambda: running(stage, "low") and running(stage, "high"))
+        await stage.until(lambda: stage.running("low") and stage.running("high"))
         hung = stage.runtime.hang("StopContainer")
         await logind.announce()
         await stage.until(hung.reached.is_set)
         systemd_begins(171492958)
         logind.shuts_down = False
         await boot_again(stage, same_boot=True)
-        await stage.until(lambda: all(stage.restarts(uid) == 1 and running(stage, uid) for uid in ("low", "high")))
+        await stage.until(lambda: all(stage.restarts(uid) == 1 and stage.running(uid) for uid in ("low", "high")))
         await stage.until(lambda: logind.locks == 1)
         assert stage.shutdown_events() == [], "it was not cancelled"
         assert not stage.shown().in_progress and stage.shown().began
@@ -149,8 +148,7 @@ async def test_a_shutdown_that_begins_right_after_a_cancelled_one_goes_on(tmp_pa
     async with with_logind(tmp_path) as (stage, logind):
         await logind.announce()
         await stage.until(lambda: logind.locks == 0)
-        assert stage.service is not None
-        sequence = stage.service.shutdown
+        sequence = stage.podsync.shutdown
         turn, held, reached = sequence._turn, asyncio.Event(), asyncio.Event()
 
         async def turn_later() -> None:
@@ -221,7 +219,7 @@ async def test_a_cancelled_shutdown_is_noticed_after_a_restart_too(tmp_path: Pat
         await logind.announce(begins=False)
         await stage.start()
         stage.observed()
-        await stage.until(lambda: running(stage, "low") and logind.locks == 1)
+        await stage.until(lambda: stage.running("low") and logind.locks == 1)
         assert not stage.shown().in_progress
 
 
@@ -235,7 +233,7 @@ async def test_a_new_pod_is_admitted_after_a_soft_reboot(source: str, tmp_path: 
         await logind.announce(begins=False)  # userspace boots again, and the boot id stays
         uid = stage.want(a_pod(), source)
         await stage.start()
-        await stage.until(lambda: running(stage, uid))
+        await stage.until(lambda: stage.running(uid))
 
 
 @pytest.mark.long

@@ -19,7 +19,7 @@ from tests.service.podsync.performer import Performer
 from tests.service.podsync.performer import a_container as performed_container
 from tests.service.podsync.performer import a_pod as performed_pod
 from tests.service.podsync.stage import Stage, on_stage
-from tests.service.podsync.test_podsync_service import a_pod, running
+from tests.service.podsync.test_podsync_service import a_pod
 from tests.support.waits.deadline import WAIT_SECONDS
 
 NO_USERS = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
@@ -61,7 +61,7 @@ async def test_a_user_namespace_is_saved_before_the_call_to_the_runtime(tmp_path
         record = json.loads((tmp_path / "root/pods" / uid / "userns").read_bytes())
         assert record["uidMappings"] == record["gidMappings"] == [{"hostId": 65536, "containerId": 0, "length": 65536}]
         sandbox.release.set()
-        await stage.until(lambda: running(stage, uid))
+        await stage.until(lambda: stage.running(uid))
         asked = stage.runtime.requests("RunPodSandbox")[0]["config"]["linux"]["security_context"]
         assert asked["namespace_options"]["userns_options"] == {"uids": FIRST, "gids": FIRST}
         made = stage.runtime.requests("CreateContainer")[0]["config"]
@@ -74,14 +74,11 @@ async def test_a_restarted_podsync_gives_no_other_pod_the_same_user_ids(tmp_path
     async with on_stage(tmp_path) as stage:
         report_handlers(stage, RuntimeHandler(name="", user_namespaces=True))
         await stage.network.settle()
-        first = stage.want(a_pod(hostUsers=False))
-        await stage.until(lambda: running(stage, first))
-        await stage.kill()
-        await stage.start()
+        await stage.run_pod(a_pod(hostUsers=False))
+        await stage.restart()
         other = a_pod("u2", hostUsers=False)
         other["metadata"]["name"] = "other-node1"
-        second = stage.want(other)
-        await stage.until(lambda: running(stage, second))
+        await stage.run_pod(other)
         options = stage.runtime.requests("RunPodSandbox")[-1]["config"]["linux"]["security_context"]
         assert options["namespace_options"]["userns_options"]["uids"] == [{"host_id": 131072, "length": 65536}]
 
@@ -90,8 +87,7 @@ async def test_users_are_free_again_when_the_pod_has_ended(tmp_path: Path) -> No
     async with on_stage(tmp_path) as stage:
         report_handlers(stage, RuntimeHandler(name="", user_namespaces=True))
         await stage.network.settle()
-        uid = stage.want(a_pod(hostUsers=False))
-        await stage.until(lambda: running(stage, uid))
+        uid = await stage.run_pod(a_pod(hostUsers=False))
         stage.desired.delete(uid)
         await stage.until(lambda: not (tmp_path / "root/pods" / uid / "userns").exists())
 
@@ -112,7 +108,7 @@ async def test_variables_come_from_a_file_in_a_volume(tmp_path: Path) -> None:
         uid = stage.want(pod)
         mounted(stage, uid, tmp_path / "v")
         (tmp_path / "v" / "a.env").write_text("A='from a file'\n")
-        await stage.until(lambda: running(stage, uid))
+        await stage.until(lambda: stage.running(uid))
         assert stage.runtime.requests("CreateContainer")[0]["config"]["envs"] == [{"key": "E", "value": "from a file"}]
 
 
@@ -144,19 +140,17 @@ async def test_files_of_variables_that_take_long_to_read_delay_no_other_pod(
             mounted(stage, slow[-1], tmp_path / "v")
         try:
             await stage.until(lambda: under_way == MAX_AT_ONCE)
-            uid = stage.want(a_pod())
-            await stage.until(lambda: running(stage, uid))
+            await stage.run_pod(a_pod())
             assert most == MAX_AT_ONCE
         finally:
             go_on.set()
-        await stage.until(lambda: all(running(stage, uid) for uid in slow))
+        await stage.until(lambda: all(stage.running(uid) for uid in slow))
 
 
 @pytest.mark.long
 async def test_a_cluster_without_a_name_server_causes_events_of_pod_and_node(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
-        uid = stage.want(a_pod(dnsPolicy="ClusterFirst"))
-        await stage.until(lambda: running(stage, uid))
+        await stage.run_pod(a_pod(dnsPolicy="ClusterFirst"))
         observed = [(e.kind, e.name) for e in stage.events.state.values() if e.reason == "MissingClusterDNS"]
         assert sorted(observed) == [("Node", "node1"), ("Pod", "web-node1")]
 

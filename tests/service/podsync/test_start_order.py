@@ -11,7 +11,7 @@ from services.podsync.core.pod.instructions import RunPodSandbox
 from services.podsync.core.pod.step import WAITS_FOR_TURN
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, cleared
-from tests.service.podsync.test_podsync_service import a_pod, running
+from tests.service.podsync.test_podsync_service import a_pod
 
 
 def pod_of(priority: int) -> dict[str, Any]:
@@ -27,8 +27,7 @@ def usage_under(percent: float) -> NodeUsage:
 
 
 def uids(stage: Stage, *, waiting: bool) -> set[str]:
-    assert stage.service is not None
-    tracked = stage.service.core.tracked.values()
+    tracked = stage.podsync.core.tracked.values()
     return {t.uid for t in tracked if (t.waits_for == WAITS_FOR_TURN if waiting else isinstance(t.call, RunPodSandbox))}
 
 
@@ -46,4 +45,4 @@ async def test_the_most_important_pods_start_and_fewer_at_once_under_pressure(
         await stage.until(lambda: len(uids(stage, waiting=True)) == 12 - places)
         assert uids(stage, waiting=False) == set(wanted[12 - places :])
         runtime.clear_faults()
-        await stage.until(lambda: all(running(stage, uid) for uid in wanted))
+        await stage.until(lambda: all(stage.running(uid) for uid in wanted))

@@ -65,8 +65,7 @@ class ClaimVolume:
                 self.play.claims.pop(uid, None)
                 if shown is not None:
                     self.play.claims[uid] = shown
-                self.play.handle(ClaimsChanged(uid=uid, claims=shown))
-        self.play.run()
+                self.play.happen(ClaimsChanged(uid=uid, claims=shown))
 
     def _prepare(self, uid: str, now: float) -> None:
         errors = {}

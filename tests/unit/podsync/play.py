@@ -1,7 +1,7 @@
 """Plays podsync's core against `runtime_model`: calls take effect at once, or not, and the process may be killed."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import ProbeResults
@@ -131,6 +131,11 @@ class Play(RuntimeModel):
             self.handle(PodDesired(uid=uid, source=self.source, pod=pod))
         self.handle(SourcesFreshness(complete=self.sources_complete, stale=False, listed=frozenset(self.wanted)))
 
+    def restart(self) -> None:
+        """A new process, and everything that it does at once."""
+        self.start()
+        self.run()
+
     def run(self) -> None:
         """Do everything there is to do now; start over after a kill."""
         while self.queue:
@@ -142,14 +147,18 @@ class Play(RuntimeModel):
     def want(self, pod: Pod) -> None:
         """A source lists the pod."""
         self.wanted[pod["metadata"]["uid"]] = pod
-        self.handle(PodDesired(uid=pod["metadata"]["uid"], source=self.source, pod=pod))
-        self.run()
+        self.happen(PodDesired(uid=pod["metadata"]["uid"], source=self.source, pod=pod))
+
+    def wanting(self, *pods: Pod) -> Self:
+        """Return this play after a source has listed these pods, one after the other."""
+        for pod in pods:
+            self.want(pod)
+        return self
 
     def drop(self, uid: str) -> None:
         """A source does not list the pod any more."""
         del self.wanted[uid]
-        self.handle(PodUndesired(uid=uid))
-        self.run()
+        self.happen(PodUndesired(uid=uid))
 
     def later(self, seconds: float) -> None:
         """Time passes, waking at every moment asked for on the way."""
@@ -160,8 +169,7 @@ class Play(RuntimeModel):
                 break
             self.wall = max(self.wall, min(due))
             self.wakes = [w for w in self.wakes if w > self.wall]
-            self.handle(TimePassed())
-            self.run()
+            self.happen(TimePassed())
         self.wall = max(self.wall, end)
 
     def handle(self, event: Event) -> None:
@@ -169,11 +177,15 @@ class Play(RuntimeModel):
         self._take(self.core.handle(event, self.wall))
         check_invariants(self.core)
 
+    def happen(self, event: Event) -> None:
+        """An event, and all there is to do for it."""
+        self.handle(event)
+        self.run()
+
     def plug(self, resource: DeviceResource) -> None:
         """Let a device plugin list its devices, or let its connection end."""
         self.devices[resource.resource] = resource
-        self.handle(DevicesChanged(name=resource.resource, resource=resource))
-        self.run()
+        self.happen(DevicesChanged(name=resource.resource, resource=resource))
 
     def list_claims(self) -> None:
         """Let volume publish the resource claims of all pods."""
@@ -185,8 +197,7 @@ class Play(RuntimeModel):
         self.claims.pop(uid, None)
         if claims is not None:
             self.claims[uid] = claims
-        self.handle(ClaimsChanged(uid=uid, claims=claims))
-        self.run()
+        self.happen(ClaimsChanged(uid=uid, claims=claims))
 
     def exit(self, uid: str, code: int, name: str = "c", reason: str = "") -> None:
         """The container's process ends by itself; pleg sees it."""
@@ -203,20 +214,17 @@ class Play(RuntimeModel):
         running = next(c.id for c in self.containers[uid] if c.name == name and c.state is ContainerState.RUNNING)
         probes = {kind: ProbeResult(result) for kind, result in results.items()}
         found = ProbeResults(pod_uid=uid, container=name, **probes) if results else None
-        self.handle(ProbesChanged(container_id=running, pod_uid=uid, results=found))
-        self.run()
+        self.happen(ProbesChanged(container_id=running, pod_uid=uid, results=found))
 
     def observe(self, uid: str) -> None:
         """pleg reports the pod as it is."""
         self.wall += 0.001
-        self.handle(PodObserved(observation=self.look(uid)))
-        self.run()
+        self.happen(PodObserved(observation=self.look(uid)))
 
     def lose(self, uid: str) -> None:
         """The record of the pod is lost, and the process restarts."""
         del self.disk[uid]
-        self.start()
-        self.run()
+        self.restart()
 
     def reason(self, container: str, uid: str = "u1") -> tuple[str, str]:
         """Why the container waits: reason and message, "" where it does not."""

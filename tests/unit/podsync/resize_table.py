@@ -56,8 +56,7 @@ def listed(row: Row, generation: int) -> Pod:
 
 def check(row: Row) -> None:
     """Resize the pod and compare with the row. Raises AssertionError."""
-    play = Play(source="api")
-    play.want(listed(row, 1))
+    play = Play(source="api").wanting(listed(row, 1))
     if "i" in row.before:
         play.exit("u1", 0, "i")
     play.want(listed(row, 2))

@@ -44,8 +44,7 @@ class TestBaseline:
                 {"type": "example.com/mine", "status": "True", "lastTransitionTime": "2029-01-01T00:00:02Z"},
             ],
         }
-        play = a_play()
-        play.want(an_api_pod(status=given))
+        play = a_play().wanting(an_api_pod(status=given))
         assert status_of(play)["startTime"] == "2029-01-01T00:00:00Z"
         assert condition(play, "PodScheduled")["lastTransitionTime"] == "2029-01-01T00:00:01Z"
         assert condition(play, "example.com/mine")["lastTransitionTime"] == "2029-01-01T00:00:02Z"
@@ -59,8 +58,7 @@ class TestBaseline:
         assert (play.disk["u1"], len(play.calls)) == (saved, calls)
 
     def test_a_pod_that_has_ended_is_never_started_again(self) -> None:
-        play = a_play()
-        play.want(an_api_pod(status={"phase": "Succeeded"}))
+        play = a_play().wanting(an_api_pod(status={"phase": "Succeeded"}))
         assert play.made == []
         assert play.core.tracked["u1"].saved.state is PodState.FINISHED
         assert status_of(play)["phase"] == "Succeeded"
@@ -92,16 +90,14 @@ class TestDeletion:
         assert play.disk == {}
 
     def test_a_forced_deletion_takes_the_grace_of_the_spec(self) -> None:
-        play = a_play()
-        play.want(an_api_pod())
+        play = a_play().wanting(an_api_pod())
         play.handle(PodUndesired(uid="u1"))
         play.wanted.clear()
         play.run()
         assert play.stops == [30]
 
     def test_a_pod_seen_first_while_it_is_being_deleted_is_not_started(self) -> None:
-        play = a_play()
-        play.want(changed(an_api_pod(), **DELETION))
+        play = a_play().wanting(changed(an_api_pod(), **DELETION))
         assert play.made == []
         assert play.published["u1"].admitted.finished
 
@@ -117,8 +113,7 @@ class TestDeletion:
 
 class TestTerminalPhase:
     def test_it_is_shown_only_once_nothing_can_run_any_more(self) -> None:
-        play = a_play()
-        play.want(an_api_pod(restartPolicy="Never"))
+        play = a_play().wanting(an_api_pod(restartPolicy="Never"))
         seen: list[tuple[str, str]] = []
         for call in ("KillPod", "ReleasePod"):
             play.fail_always[call] = ("Unavailable", "away")
@@ -132,19 +127,16 @@ class TestTerminalPhase:
         assert seen == [("terminating", "Running"), ("finished", "Succeeded")]
 
     def test_it_is_remembered_over_a_crash_in_between(self) -> None:
-        play = a_play()
-        play.want(an_api_pod(restartPolicy="Never"))
+        play = a_play().wanting(an_api_pod(restartPolicy="Never"))
         play.fail_always["KillPod"] = ("Unavailable", "away")
         play.exit("u1", 3)
         play.fail_always.clear()
-        play.start()
-        play.run()
+        play.restart()
         play.later(60)
         assert status_of(play)["phase"] == "Failed"
 
     def test_the_deadline_is_counted_from_the_start_time(self) -> None:
-        play = a_play()
-        play.want(an_api_pod(activeDeadlineSeconds=20, terminationGracePeriodSeconds=1))
+        play = a_play().wanting(an_api_pod(activeDeadlineSeconds=20, terminationGracePeriodSeconds=1))
         play.later(19)
         assert play.running("u1")
         play.later(2)
@@ -163,8 +155,7 @@ PROBE = {"httpGet": {"path": "/", "port": 80}}
 def probed(play: Play, **results: str) -> None:
     instance = next(c for c in play.look("u1").containers if c.name == "c")
     found = ProbeResults(pod_uid="u1", container="c", **{kind: ProbeResult(result) for kind, result in results.items()})
-    play.handle(ProbesChanged(container_id=instance.id, pod_uid="u1", results=found))
-    play.run()
+    play.happen(ProbesChanged(container_id=instance.id, pod_uid="u1", results=found))
 
 
 def with_probe(kind: str, **more: Any) -> dict[str, Any]:
@@ -175,8 +166,7 @@ def with_probe(kind: str, **more: Any) -> dict[str, Any]:
 
 class TestProbes:
     def test_a_container_with_a_readiness_probe_is_ready_after_its_success_only(self) -> None:
-        play = a_play()
-        play.want(with_probe("readiness"))
+        play = a_play().wanting(with_probe("readiness"))
         assert condition(play, "Ready")["status"] == "False"
         probed(play, readiness="success")
         assert condition(play, "Ready")["status"] == "True"
@@ -184,29 +174,24 @@ class TestProbes:
         assert condition(play, "Ready")["reason"] == "ContainersNotReady"
 
     def test_no_result_is_no_change_neither_for_a_new_pleg_nor_for_a_new_podsync(self) -> None:
-        play = a_play()
-        play.want(with_probe("readiness"))
+        play = a_play().wanting(with_probe("readiness"))
         probed(play, readiness="success")
         before = status_of(play)
         instance = play.look("u1").containers[0].id
-        play.handle(ProbesChanged(container_id=instance, pod_uid="u1", results=None))
-        play.run()
+        play.happen(ProbesChanged(container_id=instance, pod_uid="u1", results=None))
         assert status_of(play) == before
-        play.start()
-        play.run()
+        play.restart()
         assert status_of(play) == before
 
     def test_a_container_has_started_once_its_startup_probe_succeeds(self) -> None:
-        play = a_play()
-        play.want(with_probe("startup"))
+        play = a_play().wanting(with_probe("startup"))
         assert status_of(play)["containerStatuses"][0]["started"] is False
         probed(play, startup="success")
         assert status_of(play)["containerStatuses"][0]["started"] is True
         assert condition(play, "Ready")["status"] == "True"
 
     def test_a_failed_liveness_probe_restarts_the_container_within_the_grace_of_the_probe(self) -> None:
-        play = a_play()
-        play.want(with_probe("liveness", terminationGracePeriodSeconds=4))
+        play = a_play().wanting(with_probe("liveness", terminationGracePeriodSeconds=4))
         probed(play, liveness="failure")
         assert "Normal Killing: Container c failed liveness probe, will be restarted" in play.events
         assert (play.stops, play.running("u1")) == ([4], [("c", 1)])
@@ -225,11 +210,9 @@ class TestProbes:
         assert len(play.made) == 1
 
     def test_a_result_of_an_earlier_instance_kills_nothing(self) -> None:
-        play = a_play()
-        play.want(with_probe("liveness"))
+        play = a_play().wanting(with_probe("liveness"))
         stale = ProbeResults(pod_uid="u1", container="c", liveness=ProbeResult.FAILURE)
-        play.handle(ProbesChanged(container_id="another", pod_uid="u1", results=stale))
-        play.run()
+        play.happen(ProbesChanged(container_id="another", pod_uid="u1", results=stale))
         assert play.running("u1") == [("c", 0)]
 
 
@@ -302,8 +285,7 @@ class TestPreemption:
         play.want(sized("second", "1"))
         text = "Node didn't have enough resource: cpu, requested: 1000, used: 1500, capacity: 2000"
         assert status_of(play, "second")["message"] == f"Pod was rejected: {text}"
-        play.start()
-        play.run()
+        play.restart()
         assert play.running("first") == [("c", 0)]
 
 
@@ -312,6 +294,5 @@ def test_a_pod_is_taken_on_again_only_under_a_new_uid() -> None:
     pod = an_api_pod()
     play.want(pod)
     play.want(changed(pod, **DELETION))
-    play.handle(PodDesired(uid="u1", source="api", pod=changed(pod, **DELETION)))
-    play.run()
+    play.happen(PodDesired(uid="u1", source="api", pod=changed(pod, **DELETION)))
     assert len(play.made) == 1

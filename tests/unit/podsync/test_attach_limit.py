@@ -22,12 +22,10 @@ def volumes(state: VolumeState, attach_limit: str = "") -> VolumesChanged:
 
 
 def test_the_pod_fails_with_the_kubelets_reason_and_one_event() -> None:
-    play = Play()
-    play.want(a_pod_with_a_volume())
+    play = Play().wanting(a_pod_with_a_volume())
     play.handle(volumes(VolumeState.PENDING))
     assert play.core.tracked["u1"].saved.state is PodState.SYNC
-    play.handle(volumes(VolumeState.PENDING, TEXT))
-    play.run()
+    play.happen(volumes(VolumeState.PENDING, TEXT))
     status = play.statuses["u1"].status
     assert (status["phase"], status["reason"]) == ("Failed", "VolumeAttachmentLimitExceeded")
     assert status["message"] == f"Pod was rejected: {TEXT}"
@@ -36,12 +34,9 @@ def test_the_pod_fails_with_the_kubelets_reason_and_one_event() -> None:
 
 
 def test_a_restart_of_podsync_keeps_the_rejection() -> None:
-    play = Play()
-    play.want(a_pod_with_a_volume())
-    play.handle(volumes(VolumeState.PENDING, TEXT))
-    play.run()
+    play = Play().wanting(a_pod_with_a_volume())
+    play.happen(volumes(VolumeState.PENDING, TEXT))
     play.start()
-    play.handle(volumes(VolumeState.MOUNTED))
-    play.run()
+    play.happen(volumes(VolumeState.MOUNTED))
     assert play.statuses["u1"].status["reason"] == "VolumeAttachmentLimitExceeded"
     assert play.made == []

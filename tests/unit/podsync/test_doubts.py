@@ -36,20 +36,17 @@ def raises_for(name: str, decide: Callable[..., Any]) -> Callable[..., Any]:
 
 class TestAdmission:
     def test_a_pod_is_not_admitted_before_its_node_is_known(self) -> None:
-        play = a_play(joins_cluster=True)
-        play.want(an_api_pod(nodeSelector={"disk": "ssd"}))
+        play = a_play(joins_cluster=True).wanting(an_api_pod(nodeSelector={"disk": "ssd"}))
         assert play.statuses == {}
         assert play.published == {}
-        play.handle(NodeChanged(node=node(disk="ssd")))
-        play.run()
+        play.happen(NodeChanged(node=node(disk="ssd")))
         assert play.running("u1") == [("c", 0)]
 
     def test_nor_before_the_runtime_has_reported(self) -> None:
         play = a_play(runtime_reported=False)
         play.want(an_api_pod(securityContext={"supplementalGroupsPolicy": "Strict"}))
         assert play.statuses == {}
-        play.handle(READY)
-        play.run()
+        play.happen(READY)
         assert play.running("u1") == [("c", 0)]
 
     def test_a_static_pod_does_not_wait_for_the_node(self) -> None:
@@ -63,8 +60,7 @@ class TestAdmission:
         play = a_play(joins_cluster=True, facts=MachineFacts(allocatable={"pods": "1"}))
         for uid, born in (("young", "2030-01-02T00:00:00Z"), ("old", "2030-01-01T00:00:00Z")):
             play.want(changed(an_api_pod(uid, uid), creationTimestamp=born))
-        play.handle(NodeChanged(node=node()))
-        play.run()
+        play.happen(NodeChanged(node=node()))
         assert play.running("old") == [("c", 0)]
         assert status_of(play, "young")["reason"] == "OutOfpods"
 
@@ -77,8 +73,7 @@ class TestAdmission:
         play.want(changed(an_api_pod("young", "young"), creationTimestamp="2030-01-02T00:00:00Z"))
         if by == "its phase":
             play.want(old | {"status": {"phase": "Failed"}})
-        play.handle(NodeChanged(node=node()))
-        play.run()
+        play.happen(NodeChanged(node=node()))
         assert play.running("young") == [("c", 0)]
         assert status_of(play, "old")["phase"] == "Failed"
         assert status_of(play, "old").get("reason") == ("DeadlineExceeded" if by == "its deadline" else None)
@@ -98,31 +93,25 @@ class TestAdmission:
         play.run()
         assert play.running("plain") == [("c", 0)] and play.running("odd") == []
         monkeypatch.undo()
-        play.handle(NodeChanged(node=node(disk="ssd")))
-        play.run()
+        play.happen(NodeChanged(node=node(disk="ssd")))
         assert play.running("odd") == [("c", 0)]
 
     def test_a_crash_while_waiting_gives_no_verdict(self) -> None:
-        play = a_play(joins_cluster=True)
-        play.want(an_api_pod())
-        play.start()
-        play.run()
+        play = a_play(joins_cluster=True).wanting(an_api_pod())
+        play.restart()
         assert play.statuses == {}
-        play.handle(NodeChanged(node=None))
-        play.run()
+        play.happen(NodeChanged(node=None))
         assert play.running("u1") == [("c", 0)]
 
 
 class TestRestored:
     def test_an_older_record_is_not_shown_before_the_pod_was_looked_at(self) -> None:
-        play = a_play()
-        play.want(an_api_pod())
+        play = a_play().wanting(an_api_pod())
         older = {**play.disk["u1"], "status": {**play.disk["u1"]["status"], "phase": "Pending"}}
         play.disk["u1"] = older
         play.fail_always["LookAtPod"] = ("Unavailable", "away")
         play.statuses.clear()
-        play.start()
-        play.run()
+        play.restart()
         assert play.statuses == {}
         play.fail_always.clear()
         play.later(60)
@@ -131,9 +120,7 @@ class TestRestored:
 
 class TestMistakes:
     def test_a_mistake_with_one_pod_costs_the_others_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        play = a_play(mistakes_expected=True)
-        play.want(an_api_pod("good", "good"))
-        play.want(an_api_pod("bad", "bad"))
+        play = a_play(mistakes_expected=True).wanting(an_api_pod("good", "good"), an_api_pod("bad", "bad"))
         advance = PodSync._advance
 
         def mistaken(self: PodSync, tracked: TrackedPod, cause: str, now: float) -> Any:
@@ -142,8 +129,7 @@ class TestMistakes:
             return advance(self, tracked, cause, now)
 
         monkeypatch.setattr(PodSync, "_advance", mistaken)
-        play.handle(READY)
-        play.run()
+        play.happen(READY)
         play.want(an_api_pod("new", "new"))
         assert play.running("new") == [("c", 0)]
         play.exit("good", 1)
@@ -172,15 +158,13 @@ class TestMistakes:
     )
     def test_no_status_of_the_api_server_is_too_odd(self, odd: Any) -> None:
         for key in ("conditions", "containerStatuses", "podIPs", "phase", "startTime"):
-            play = a_play()
-            play.want(an_api_pod(status={key: odd}))
+            play = a_play().wanting(an_api_pod(status={key: odd}))
             play.later(1)
             assert play.core.tracked["u1"].saved.state in (PodState.SYNC, PodState.FINISHED)
 
     def test_a_condition_without_its_time_is_taken_on_with_ours(self) -> None:
         given_status = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": None}]}
-        play = a_play()
-        play.want(an_api_pod(status=given_status))
+        play = a_play().wanting(an_api_pod(status=given_status))
         scheduled = next(c for c in status_of(play)["conditions"] if c["type"] == "PodScheduled")
         assert scheduled["lastTransitionTime"]
 
@@ -196,8 +180,7 @@ class TestGrace:
 
 class TestNames:
     def test_a_pod_of_the_api_server_waits_for_no_other_of_its_name(self) -> None:
-        play = a_play()
-        play.want(an_api_pod("u1", "db-0"))
+        play = a_play().wanting(an_api_pod("u1", "db-0"))
         play.fail_always["KillPod"] = ("Unavailable", "the old one hangs")
         play.drop("u1")
         play.want(an_api_pod("u2", "db-0"))
@@ -207,8 +190,7 @@ class TestNames:
 class TestClock:
     def test_a_clock_set_back_stops_no_back_off_and_a_clock_set_forward_ends_none(self) -> None:
         for step in (-3600.0, 3600.0):
-            play = a_play()
-            play.want(an_api_pod())
+            play = a_play().wanting(an_api_pod())
             play.exit("u1", 1)
             play.core.node_state.skew = step
             for i, c in enumerate(play.containers["u1"]):
@@ -225,17 +207,14 @@ class TestClock:
         play.fail["PullImage"] = ("NotFound", "no such image")
         play.want(an_api_pod())
         play.wall -= 3600
-        play.start()
-        play.run()
+        play.restart()
         play.later(21)
         assert play.running("u1") == [("c", 0)]
 
     def test_a_deadline_does_not_fire_because_the_clock_was_set(self) -> None:
-        play = a_play()
-        play.want(an_api_pod(activeDeadlineSeconds=600))
+        play = a_play().wanting(an_api_pod(activeDeadlineSeconds=600))
         play.core.node_state.skew = 3600.0
-        play.handle(READY)
-        play.run()
+        play.happen(READY)
         assert play.running("u1") == [("c", 0)]
         assert status_of(play)["phase"] == "Running"
 
@@ -251,8 +230,7 @@ class TestClock:
         assert status_of(play)["reason"] == "DeadlineExceeded"
 
     def test_of_a_pod_whose_start_is_no_time_the_deadline_counts_from_now(self) -> None:
-        play = a_play()
-        play.want(an_api_pod(status={"phase": "Running", "startTime": "soon"}, activeDeadlineSeconds=60))
+        play = a_play().wanting(an_api_pod(status={"phase": "Running", "startTime": "soon"}, activeDeadlineSeconds=60))
         play.later(55)
         assert status_of(play)["phase"] == "Running"
         play.later(10)
@@ -280,7 +258,6 @@ def test_a_verdict_is_asked_for_once() -> None:
     play.handle(NodeChanged(node=node()))
     play.want(pod)
     play.handle(PodDesired(uid="u1", source="api", pod=pod))
-    play.handle(NodeChanged(node=node(disk="ssd")))
-    play.run()
+    play.happen(NodeChanged(node=node(disk="ssd")))
     assert play.log.count("FetchNode") == 1
     assert status_of(play)["reason"] == "NodeAffinity"

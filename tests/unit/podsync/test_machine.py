@@ -29,8 +29,7 @@ def status_of(play: Play, uid: str = "u1") -> dict[str, Any]:
 
 
 def test_a_desired_pod_is_brought_to_run_step_by_step() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     assert play.log == ["LookAtPod", "PreparePod", "RunPodSandbox", "InspectImage", "CreateContainer", "StartContainer"]
     assert status_of(play)["phase"] == "Running"
     assert status_of(play)["podIP"] == "10.0.0.9"
@@ -39,15 +38,13 @@ def test_a_desired_pod_is_brought_to_run_step_by_step() -> None:
 
 
 def test_an_absent_image_is_pulled_with_events() -> None:
-    play = Play(images=set())
-    play.want(a_pod())
+    play = Play(images=set()).wanting(a_pod())
     assert play.log[3:] == ["InspectImage", "PullImage", "CreateContainer", "StartContainer"]
     assert play.events[0] == 'Normal Pulling: Pulling image "busybox:1"'
 
 
 def test_a_failed_pull_waits_ten_seconds_and_shows_why() -> None:
-    play = Play(images=set(), fail={"PullImage": ("NotFound", "no such image")})
-    play.want(a_pod())
+    play = Play(images=set(), fail={"PullImage": ("NotFound", "no such image")}).wanting(a_pod())
     waiting = status_of(play)["containerStatuses"][0]["state"]["waiting"]
     assert waiting == {"reason": "ErrImagePull", "message": "rpc error: code = NotFound desc = no such image"}
     play.later(5.1)
@@ -63,8 +60,7 @@ def test_a_failed_pull_waits_ten_seconds_and_shows_why() -> None:
 
 
 def test_the_first_restart_is_immediate_and_the_next_ones_wait_twice_as_long_each_time() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     play.exit("u1", 1)
     assert play.running("u1") == [("c", 1)]
     for attempt, seconds in ((2, 10), (3, 20), (4, 40)):
@@ -80,12 +76,10 @@ def test_the_first_restart_is_immediate_and_the_next_ones_wait_twice_as_long_eac
 
 
 def test_back_off_survives_a_restart_of_podsync() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     play.exit("u1", 1)
     play.exit("u1", 1)
-    play.start()
-    play.run()
+    play.restart()
     play.later(9.0)
     assert play.running("u1") == []
     play.later(1.5)
@@ -93,16 +87,14 @@ def test_back_off_survives_a_restart_of_podsync() -> None:
 
 
 def test_only_the_newest_dead_instance_is_kept() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     play.exit("u1", 1)
     play.exit("u1", 1)
     assert [c.attempt for c in play.containers["u1"]] == [1]
 
 
 def test_a_pod_with_restart_policy_never_that_exits_zero_has_succeeded_and_keeps_its_container() -> None:
-    play = Play()
-    play.want(a_pod(restartPolicy="Never"))
+    play = Play().wanting(a_pod(restartPolicy="Never"))
     play.exit("u1", 0)
     assert status_of(play)["phase"] == "Succeeded"
     assert play.published["u1"].admitted.state is PodState.FINISHED
@@ -111,20 +103,17 @@ def test_a_pod_with_restart_policy_never_that_exits_zero_has_succeeded_and_keeps
 
 
 def test_a_failed_pod_stays_failed_after_a_restart_though_its_containers_are_gone() -> None:
-    play = Play()
-    play.want(a_pod(restartPolicy="Never"))
+    play = Play().wanting(a_pod(restartPolicy="Never"))
     play.exit("u1", 7)
     play.containers.clear()
     play.sandboxes.clear()
-    play.start()
-    play.run()
+    play.restart()
     assert status_of(play)["phase"] == "Failed"
     assert play.running("u1") == []
 
 
 def test_a_dropped_pod_is_stopped_with_its_grace_and_everything_of_it_goes() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     play.log.clear()
     play.drop("u1")
     assert play.stops == [30]
@@ -135,16 +124,14 @@ def test_a_dropped_pod_is_stopped_with_its_grace_and_everything_of_it_goes() -> 
 
 
 def test_a_restart_in_the_middle_of_the_grace_goes_on_with_what_is_left() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     play.handle(PodUndesired(uid="u1"))
     del play.wanted["u1"]
     save = play.queue.pop(0)
     assert isinstance(save, SavePod)
     play.disk["u1"] = save.record  # killed here: saved, and nothing else done
     play.wall += 12
-    play.start()
-    play.run()
+    play.restart()
     assert play.stops == [18]
 
 
@@ -156,16 +143,13 @@ def test_volumes_hold_the_start_back_and_are_released_before_the_pod_is_finished
     assert play.log == ["LookAtPod", "PreparePod"]
     assert play.published["u1"].volumes.volumes == ("v",)
     mounted = MountedVolumes(uid="u1", volumes={"v": MountedVolume(state=VolumeState.MOUNTED, host_path="/x")})
-    play.handle(VolumesChanged(uid="u1", volumes=mounted))
-    play.run()
+    play.happen(VolumesChanged(uid="u1", volumes=mounted))
     assert play.running("u1") == [("c", 0)]
     play.drop("u1")
     held = play.published["u1"].volumes
     assert (held.state, held.volumes) == (PodState.TERMINATED, ())
-    play.handle(VolumesChanged(uid="u1", volumes=None))
-    play.run()
-    play.handle(VolumesFreshness(complete=True, stale=False))
-    play.run()
+    play.happen(VolumesChanged(uid="u1", volumes=None))
+    play.happen(VolumesFreshness(complete=True, stale=False))
     assert play.published["u1"].admitted.state is PodState.FINISHED
 
 
@@ -178,32 +162,26 @@ def test_an_undesired_pod_in_the_runtime_is_killed_but_not_before_the_sources_ar
     ]
     play.observe("o")
     assert play.log == []
-    play.handle(SourcesFreshness(complete=True, stale=False))
-    play.run()
+    play.happen(SourcesFreshness(complete=True, stale=False))
     assert play.running("o") == []
     assert play.stops == [2]
 
 
 def test_stale_sources_take_nothing_away() -> None:
-    play = Play()
-    play.want(a_pod())
-    play.handle(SourcesFreshness(complete=True, stale=True, listed=frozenset()))
-    play.run()
+    play = Play().wanting(a_pod())
+    play.happen(SourcesFreshness(complete=True, stale=True, listed=frozenset()))
     assert play.running("u1") == [("c", 0)]
 
 
 def test_an_observation_begun_before_our_last_call_ended_is_ignored() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     old = RuntimePod(uid="u1", name="web", namespace="default", observed_at=play.wall - 5)
-    play.handle(PodObserved(observation=old))
-    play.run()
+    play.happen(PodObserved(observation=old))
     assert play.made == [("u1", "c", 0)]
 
 
 def test_a_dead_sandbox_is_replaced_under_the_next_attempt() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     play.sandboxes["u1"][0] = replace(play.sandboxes["u1"][0], state=SandboxState.NOTREADY)
     play.exit("u1", 137)
     assert [s.attempt for s in play.sandboxes["u1"] if s.state is SandboxState.READY] == [1]
@@ -212,8 +190,7 @@ def test_a_dead_sandbox_is_replaced_under_the_next_attempt() -> None:
 
 
 def test_a_container_that_cannot_be_stopped_keeps_its_changed_sandbox_for_some_tries_only() -> None:
-    play = Play(fail_always={"KillPod": ("DeadlineExceeded", "no answer")})
-    play.want(a_pod())
+    play = Play(fail_always={"KillPod": ("DeadlineExceeded", "no answer")}).wanting(a_pod())
     play.sandboxes["u1"][0] = replace(play.sandboxes["u1"][0], state=SandboxState.NOTREADY)
     play.observe("u1")
     play.run()
@@ -223,8 +200,7 @@ def test_a_container_that_cannot_be_stopped_keeps_its_changed_sandbox_for_some_t
 
 
 def test_a_changed_image_under_the_same_uid_restarts_the_container() -> None:
-    play = Play(images={"busybox:1", "busybox:2"})
-    play.want(a_pod())
+    play = Play(images={"busybox:1", "busybox:2"}).wanting(a_pod())
     changed = a_pod()
     changed["spec"]["containers"][0]["image"] = "busybox:2"
     play.want(changed)
@@ -233,8 +209,7 @@ def test_a_changed_image_under_the_same_uid_restarts_the_container() -> None:
 
 
 def test_an_edited_static_pod_starts_only_when_the_one_before_has_ended() -> None:
-    play = Play()
-    play.want(a_pod("u1"))
+    play = Play().wanting(a_pod("u1"))
     play.hang = {"KillPod"}
     play.drop("u1")
     play.want(a_pod("u2"))
@@ -245,11 +220,9 @@ def test_an_edited_static_pod_starts_only_when_the_one_before_has_ended() -> Non
 
 
 def test_the_same_manifest_added_again_while_it_ends_starts_afresh() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     play.handle(PodUndesired(uid="u1"))
-    play.handle(PodDesired(uid="u1", source="file", pod=a_pod()))
-    play.run()
+    play.happen(PodDesired(uid="u1", source="file", pod=a_pod()))
     assert play.stops == [30]
     assert play.made == [("u1", "c", 0), ("u1", "c", 0)]
     assert [(c.attempt, c.state) for c in play.containers["u1"]] == [(0, ContainerState.RUNNING)]
@@ -262,14 +235,12 @@ def test_a_network_that_is_not_ready_holds_pod_networks_back_but_not_host_networ
     play.want(a_pod("u2", "host", hostNetwork=True))
     assert play.running("u1") == [] and play.running("u2") == [("c", 0)]
     assert "Warning NetworkNotReady: network is not ready: cni plugin not initialized" in play.events
-    play.handle(RuntimeChanged(reachable=True, network_ready=True))
-    play.run()
+    play.happen(RuntimeChanged(reachable=True, network_ready=True))
     assert play.running("u1") == [("c", 0)]
 
 
 def test_what_this_agent_cannot_carry_out_is_refused_and_goes_when_it_is_dropped() -> None:
-    play = Play()
-    play.want(a_pod(os={"name": "windows"}))
+    play = Play().wanting(a_pod(os={"name": "windows"}))
     assert play.log == []
     assert status_of(play)["reason"] == "PodOSNotSupported"
     assert status_of(play)["message"].startswith("Pod was rejected: Failed to admit pod as the OS field")
@@ -291,8 +262,7 @@ def test_no_edge_leads_back() -> None:
 def test_a_kill_at_any_step_of_a_start_and_an_end_changes_nothing_in_the_end(
     step: int, listed: bool, only_urgent: bool
 ) -> None:
-    play = Play(kill_at=step, listed=listed, only_urgent=only_urgent)
-    play.want(a_pod())
+    play = Play(kill_at=step, listed=listed, only_urgent=only_urgent).wanting(a_pod())
     play.run()
     play.later(2)
     assert play.running("u1") == [("c", 0)]
@@ -312,8 +282,7 @@ def test_a_start_that_our_death_cut_short_is_no_attempt_and_one_that_failed_is(o
     created = play.containers["u1"][0]
     play.containers["u1"][0] = replace(created, state=ContainerState.EXITED, finished_at=int(play.wall * 1e9))
     play.wanted["u1"] = a_pod()
-    play.start()
-    play.run()
+    play.restart()
     assert play.running("u1") == [("c", 0)]
 
     failed = Play(only_urgent=only_urgent, listed=True, fail={"StartContainer": ("Unknown", "no such command")})
@@ -327,33 +296,28 @@ def test_a_start_that_our_death_cut_short_is_no_attempt_and_one_that_failed_is(o
 
 
 def test_a_pod_new_to_the_node_is_not_listed_in_the_runtime_but_after_a_restart_it_is() -> None:
-    play = Play(listed=True)
-    play.want(a_pod())
+    play = Play(listed=True).wanting(a_pod())
     assert play.log[:2] == ["PreparePod", "RunPodSandbox"]
     play.later(90)
     assert play.log.count("LookAtPod") == 1  # in case an event was missed
-    play.start()
-    play.run()
+    play.restart()
     assert play.log.count("LookAtPod") == 2
 
 
 def test_a_back_off_ends_although_the_exit_was_dated_by_a_clock_that_was_set_back_since() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     play.exit("u1", 1)
     play.later(1)
     play.exit("u1", 1)
     assert play.running("u1") == []
     exited = play.containers["u1"]
     play.containers["u1"] = [replace(c, finished_at=c.finished_at + int(3600e9)) for c in exited]
-    play.start()
-    play.run()
+    play.restart()
     play.later(30)
     assert play.running("u1") == [("c", 2)]
 
 
 def test_a_pod_without_containers_makes_no_sandboxes_in_a_circle() -> None:
-    play = Play()
-    play.want(a_pod(containers=[]))
+    play = Play().wanting(a_pod(containers=[]))
     play.later(200)
     assert len(play.sandboxes.get("u1", [])) <= 1

@@ -13,8 +13,7 @@ from tests.unit.podsync.play import Play, a_container, a_pod
 
 def a_record() -> TrackedPod:
     """Of a pod whose only container, `c`, runs in attempt 0."""
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     return play.core.tracked["u1"]
 
 

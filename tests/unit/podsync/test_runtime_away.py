@@ -87,8 +87,7 @@ def test_the_image_of_another_container_that_cannot_be_pulled_shortens_no_grace_
 
 
 def test_a_name_that_is_still_reserved_after_an_outage_is_waited_for_without_an_event() -> None:
-    play = Play(fail_always={"RunPodSandbox": AWAY})
-    play.want(a_pod())
+    play = Play(fail_always={"RunPodSandbox": AWAY}).wanting(a_pod())
     play.later(180)
     play.events.clear()
     play.fail_always["RunPodSandbox"] = ("Unknown", 'failed to reserve sandbox name "web": name is reserved for "abc"')

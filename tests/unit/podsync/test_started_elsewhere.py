@@ -42,11 +42,6 @@ def start_elsewhere(play: Play, uid: str, *, container: bool = True, source: str
     play.containers[uid] = [running] if container else []
 
 
-def restart(play: Play) -> None:
-    play.start()
-    play.run()
-
-
 def end_elsewhere(play: Play, uid: str) -> None:
     play.sandboxes[uid], play.containers[uid] = [], []
 
@@ -68,7 +63,7 @@ def test_a_static_pod_of_another_agent_is_ended_before_ours_of_that_name_starts(
     play = finished_unknown_pod()
     start_elsewhere(play, "old")
     end_elsewhere(play, "new")
-    restart(play)
+    play.restart()
     assert play.running("old") == [] and play.running("new") == [("c", 1)]
     assert not play.doubled
     play.later(61)
@@ -80,7 +75,7 @@ def test_ours_does_not_wait_for_the_sources_to_be_complete() -> None:
     start_elsewhere(play, "old")
     end_elsewhere(play, "new")
     play.sources_complete = False  # the API server is away, which may be the very pod
-    restart(play)
+    play.restart()
     assert play.running("old") == [] and play.running("new") == [("c", 1)]
     assert not play.doubled
 
@@ -107,7 +102,7 @@ def test_a_kill_at_any_step_of_that_doubles_nothing(step: int, listed: bool) -> 
     start_elsewhere(play, "old", source="file")
     play.wanted = {"new": a_pod("new")}
     play.steps, play.kill_at = 0, step
-    restart(play)
+    play.restart()
     play.later(2)
     assert play.running("old") == [] and play.running("new") == [("c", 0)]
     assert not play.doubled
@@ -122,8 +117,7 @@ def test_a_pod_of_another_source_is_not_ended_before_every_source_is_complete(so
     play.observe("old")
     play.later(60)
     assert play.running("old") == [("c", 0)]
-    play.handle(SourcesFreshness(complete=True, stale=False, listed=frozenset({"new"})))
-    play.run()
+    play.happen(SourcesFreshness(complete=True, stale=False, listed=frozenset({"new"})))
     assert play.running("old") == []
 
 
@@ -135,7 +129,7 @@ def test_a_kill_at_any_step_of_it_doubles_nothing(step: int, listed: bool) -> No
     start_elsewhere(play, "old")
     end_elsewhere(play, "new")
     play.steps, play.kill_at = 0, step
-    restart(play)
+    play.restart()
     play.later(2)
     assert play.running("old") == [] and play.running("new") == [("c", 1)]
     assert not play.doubled
@@ -146,23 +140,21 @@ def test_a_kill_at_any_step_of_it_doubles_nothing(step: int, listed: bool) -> No
 def test_a_sandbox_alone_is_ended_as_well() -> None:
     play = finished_unknown_pod()
     start_elsewhere(play, "old", container=False)
-    restart(play)
+    play.restart()
     assert play.sandboxes["old"][0].state is SandboxState.NOTREADY
 
 
 def test_a_pod_that_no_source_lists_is_not_ended_before_every_source_is_complete() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     play.drop("u1")
     start_elsewhere(play, "u1")
     play.sources_complete = False
     play.stops.clear()
     play.published.clear()
-    restart(play)
+    play.restart()
     play.later(200)
     assert play.running("u1") == [("c", 0)] and play.published == {}
-    play.handle(SourcesFreshness(complete=True, stale=False))
-    play.run()
+    play.happen(SourcesFreshness(complete=True, stale=False))
     assert play.running("u1") == [] and play.stops == [30], "with the grace period of its spec"
     play.later(70)
     assert play.disk == {} and play.sandboxes["u1"] == []
@@ -174,8 +166,7 @@ def test_a_pod_that_no_source_lists_is_not_ended_before_every_source_is_complete
 def test_a_static_pod_that_is_listed_again_keeps_the_containers_of_the_other_agent(
     step: int, listed_early: bool
 ) -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     play.drop("u1")
     assert play.disk["u1"]["state"] == "finished"
     start_elsewhere(play, "u1")
@@ -185,7 +176,7 @@ def test_a_static_pod_that_is_listed_again_keeps_the_containers_of_the_other_age
     play.sources_complete = listed_early
     play.published.clear()
     play.steps, play.kill_at = 0, step
-    restart(play)
+    play.restart()
     play.want(a_pod())
     play.later(70)
     assert [c.id for c in play.containers["u1"]] == ["x-u1"] and play.running("u1") == [("c", 0)]
@@ -207,7 +198,7 @@ def test_a_static_pod_that_ran_to_its_end_and_is_still_listed_runs_on_under_this
     play.published.clear()
     play.wanted = {"u1": pod} if listed_early else {}
     play.sources_complete = listed_early
-    restart(play)
+    play.restart()
     if not listed_early:
         assert play.published == {} and play.statuses["u1"].status == shown
     play.want(pod)
@@ -216,28 +207,25 @@ def test_a_static_pod_that_ran_to_its_end_and_is_still_listed_runs_on_under_this
 
 
 def test_a_pod_of_the_api_server_that_has_failed_is_ended_again_and_stays_failed() -> None:
-    play = Play(source="api")
-    play.want(a_pod())
-    play.handle(PodEvicted(uid="u1", message="short of memory", grace_seconds=3))
-    play.run()
+    play = Play(source="api").wanting(a_pod())
+    play.happen(PodEvicted(uid="u1", message="short of memory", grace_seconds=3))
     assert play.statuses["u1"].status["phase"] == "Failed"
     shown = play.statuses["u1"].status
     start_elsewhere(play, "u1")
     play.hang = {"KillPod"}
-    restart(play)
+    play.restart()
     assert play.statuses["u1"].status == shown, "while it ends again"
     play.hang = set()
-    restart(play)
+    play.restart()
     assert play.running("u1") == []
     assert (play.statuses["u1"].status["phase"], play.statuses["u1"].status["reason"]) == ("Failed", "Evicted")
 
 
 def test_a_rejected_pod_that_runs_is_ended() -> None:
-    play = Play(source="api")
-    play.want(a_pod(os={"name": "windows"}))
+    play = Play(source="api").wanting(a_pod(os={"name": "windows"}))
     assert play.published["u1"].admitted.rejected
     start_elsewhere(play, "u1")
-    restart(play)
+    play.restart()
     play.observe("u1")
     assert play.running("u1") == []
     assert play.statuses["u1"].status["reason"] == "PodOSNotSupported"
@@ -245,12 +233,11 @@ def test_a_rejected_pod_that_runs_is_ended() -> None:
 
 def test_finished_is_not_published_before_the_pod_was_listed_in_the_runtime() -> None:
     """Its volumes, which another agent may use, would be unmounted."""
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     play.drop("u1")
     play.published.clear()
     play.hang = {"LookAtPod"}
-    restart(play)
+    play.restart()
     assert "u1" not in play.published
     play.observe("u1")
     assert play.published["u1"].volumes.finished

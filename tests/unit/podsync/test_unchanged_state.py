@@ -21,8 +21,7 @@ def test_the_end_of_one_wait_is_no_news_for_the_other_pods() -> None:
 
 
 def test_the_same_news_of_the_runtime_twice_asks_for_nothing() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     assert play.core.handle(RuntimeChanged(reachable=True, network_ready=True, cause="again"), play.wall) == []
     assert play.core.handle(RuntimeChanged(reachable=True, network_ready=False), play.wall) != []
 
@@ -40,8 +39,7 @@ def test_our_own_status_coming_back_is_no_news_and_the_condition_of_another_is()
 
 
 def test_an_observation_that_shows_what_is_known_asks_for_nothing_and_another_does() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     known = play.look("u1")
     with_pids = tuple(replace(container, pid=100) for container in known.containers)
     again = replace(known, observed_at=play.wall + 1.0, containers=with_pids)
@@ -72,8 +70,7 @@ def test_the_end_that_we_have_shown_is_no_news_and_one_that_another_has_written_
     running = play.statuses["u1"].status
     failed = pod | {"status": running | {"phase": "Failed"}}
     assert play.core.node_state.take_in(PodDesired(uid="u1", source="api", pod=failed), play.wall) == ["u1"]
-    play = Play(source="api")
-    play.want(pod)
+    play = Play(source="api").wanting(pod)
     play.exit("u1", 0)
     assert play.statuses["u1"].status["phase"] == "Succeeded"
     back = pod | {"status": play.statuses["u1"].status}
@@ -87,8 +84,7 @@ def test_what_a_deleted_pod_shows_until_it_has_stopped_is_replaced_soon_and_an_e
     metadata = pod["metadata"] | {"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z"}
     deleted = PodDesired(uid="u1", source="api", pod=pod | {"metadata": metadata})
     assert [status.on_the_way for status in _shown(play.core.handle(deleted, play.wall))] == [True]
-    play = Play(source="api")
-    play.want(pod)
+    play = Play(source="api").wanting(pod)
     known = play.look("u1")
     ended = tuple(replace(container, state=ContainerState.EXITED) for container in known.containers)
     exited = PodObserved(observation=replace(known, observed_at=play.wall + 1.0, containers=ended))

@@ -19,8 +19,7 @@ def report(play: Play, error: str = "", *, unsupported: bool = False) -> None:
     volume = MountedVolume(
         state=VolumeState.ERROR if error else VolumeState.MOUNTED, error=error, unsupported=unsupported
     )
-    play.handle(VolumesChanged(uid="u1", volumes=MountedVolumes(uid="u1", volumes={"v": volume})))
-    play.run()
+    play.happen(VolumesChanged(uid="u1", volumes=MountedVolumes(uid="u1", volumes={"v": volume})))
 
 
 def condition(play: Play) -> tuple[str, str, str]:
@@ -39,8 +38,7 @@ def test_the_condition_names_the_volume_and_its_plugin() -> None:
 def test_the_condition_stays_while_volume_has_not_published_after_a_restart_of_podsync() -> None:
     play = a_play()
     report(play, ERROR, unsupported=True)
-    play.start()
-    play.run()
+    play.restart()
     assert condition(play) == SHOWN
     report(play)
     assert condition(play) == ("True", "", "")

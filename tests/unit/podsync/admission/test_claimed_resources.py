@@ -26,8 +26,7 @@ def test_no_plugin_is_asked_for_a_resource_that_a_claim_backs() -> None:
     volume.act()
     assert (devices_of(play), play.prepared) == ({}, [])
     assert play.running("u1") == [("c", 0)]
-    play.start()
-    play.run()
+    play.restart()
     assert (devices_of(play), play.running("u1")) == ({}, [("c", 0)])
     assert play.core.tracked["u1"].saved.pending_resize is None
 

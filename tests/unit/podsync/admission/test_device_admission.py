@@ -61,13 +61,11 @@ def condition(play: Play, uid: str = "u1") -> tuple[str, str, str]:
 
 
 def test_the_choice_is_saved_before_the_plugin_is_called_and_its_answer_with_the_verdict() -> None:
-    play = a_play(hang={"AllocatePodDevices"})
-    play.want(with_devices(gpu=1))
+    play = a_play(hang={"AllocatePodDevices"}).wanting(with_devices(gpu=1))
     assert isinstance(play.calls[-1], AllocatePodDevices)
     assert play.disk["u1"]["placement"]["c"]["devices"] == [{"resource": GPU, "ids": ["a"]}]
     assert (play.disk["u1"]["admission_decided"], "u1" in play.published) == (False, False)
-    play.start()
-    play.run()
+    play.restart()
     record = play.disk["u1"]
     assert record["placement"]["c"]["devices"] == [{"resource": GPU, "ids": ["a"], "setup": {"envs": {"IDS": "a"}}}]
     assert record["admission_decided"]
@@ -89,8 +87,7 @@ def test_a_pod_without_devices_asks_no_plugin_and_gets_its_verdict_at_once() -> 
     """Its instructions are those of a node without device plugins."""
     ways = []
     for devices in ({}, {GPU: plugin("a"), NIC: away("x", name=NIC)}):
-        play = a_play(devices=devices, plugins_listed=bool(devices))
-        play.want(a_pod())
+        play = a_play(devices=devices, plugins_listed=bool(devices)).wanting(a_pod())
         ways.append(play.log)
         assert play.running("u1") == [("c", 0)]
     assert ways[0] == ways[1]
@@ -115,8 +112,7 @@ def test_a_plugin_that_does_not_answer_has_no_preference() -> None:
 
 def test_a_refusal_of_the_plugin_rejects_the_pod_and_frees_its_devices() -> None:
     text = f"device plugin Allocate rpc failed for {GPU} with err: rpc error: code = Unknown desc = broken"
-    play = a_play(refuses_devices=text)
-    play.want(with_devices(gpu=2))
+    play = a_play(refuses_devices=text).wanting(with_devices(gpu=2))
     assert rejection(play) == ("UnexpectedAdmissionError", f"Allocate failed due to {text}, which is unexpected")
     assert devices_of(play) == {}
     assert play.events[-1].startswith("Warning UnexpectedAdmissionError: Allocate failed due to device plugin")
@@ -126,9 +122,7 @@ def test_a_refusal_of_the_plugin_rejects_the_pod_and_frees_its_devices() -> None
 
 
 def test_devices_that_one_pod_is_being_given_are_given_to_no_other() -> None:
-    play = a_play(hang={"AllocatePodDevices"})
-    play.want(with_devices(gpu=1))
-    play.want(with_devices("u2", "second", gpu=1))
+    play = a_play(hang={"AllocatePodDevices"}).wanting(with_devices(gpu=1), with_devices("u2", "second", gpu=1))
     play.want(with_devices("u3", "third", gpu=1))
     assert (devices_of(play, "u1"), devices_of(play, "u2")) == ({("c", GPU): ["a"]}, {("c", GPU): ["b"]})
     why = f"requested number of devices unavailable for {GPU}. Requested: 1, Available: 0"
@@ -139,16 +133,14 @@ def test_devices_that_one_pod_is_being_given_are_given_to_no_other() -> None:
 
 
 def test_devices_are_free_once_the_pod_does_not_run_any_more() -> None:
-    play = a_play()
-    play.want(with_devices(gpu=2))
+    play = a_play().wanting(with_devices(gpu=2))
     play.drop("u1")
     play.want(with_devices("u2", "other", gpu=2))
     assert devices_of(play, "u2") == {("c", GPU): ["a", "b"]}
 
 
 def test_a_pod_that_is_deleted_while_the_plugin_prepares_its_devices_ends_at_once() -> None:
-    play = a_play(hang={"AllocatePodDevices"})
-    play.want(with_devices(gpu=2))
+    play = a_play(hang={"AllocatePodDevices"}).wanting(with_devices(gpu=2))
     play.drop("u1")
     assert "InterruptCall AllocatePodDevices" in play.log
     assert play.core.tracked == {}
@@ -158,23 +150,20 @@ def test_a_pod_that_is_deleted_while_the_plugin_prepares_its_devices_ends_at_onc
 
 def test_a_plugin_prepares_devices_once_the_pod_that_had_them_has_stopped() -> None:
     """An edited static pod gets the devices of the one before it."""
-    play = a_play(devices={GPU: plugin("a")}, hang={"KillPod"})
-    play.want(with_devices(gpu=1))
+    play = a_play(devices={GPU: plugin("a")}, hang={"KillPod"}).wanting(with_devices(gpu=1))
     edited = with_devices("u2", gpu=1)
     del play.wanted["u1"]
     play.want(edited)
     assert "KillPod" in play.log
     assert [uid for uid, _ in play.prepared] == ["u1"]
     assert play.core.tracked["u2"].waits_for == "the pods that have some of its devices or CPUs to stop"
-    play.start()
-    play.run()
+    play.restart()
     assert [uid for uid, _ in play.prepared] == ["u1", "u2"]
     assert (play.running("u1"), play.running("u2")) == ([], [("c", 0)])
 
 
 def test_devices_that_break_before_the_plugin_has_prepared_them_are_chosen_anew() -> None:
-    play = a_play(fail={"AllocatePodDevices": ("", "no answer")})
-    play.want(with_devices(gpu=1))
+    play = a_play(fail={"AllocatePodDevices": ("", "no answer")}).wanting(with_devices(gpu=1))
     assert devices_of(play) == {("c", GPU): ["a"]}
     broken = plugin("a", "b").devices
     play.plug(replace(plugin(), devices=(replace(broken[0], healthy=False), broken[1])))
@@ -183,19 +172,16 @@ def test_devices_that_break_before_the_plugin_has_prepared_them_are_chosen_anew(
 
 
 def test_devices_that_break_after_the_verdict_stay_with_the_pod_through_a_restart() -> None:
-    play = a_play()
-    play.want(with_devices(gpu=1))
+    play = a_play().wanting(with_devices(gpu=1))
     play.plug(away("a", "b"))
-    play.start()
-    play.run()
+    play.restart()
     play.later(1000)
     assert (devices_of(play), play.running("u1")) == ({("c", GPU): ["a"]}, [("c", 0)])
     assert play.log.count("AllocatePodDevices") == 1
 
 
 def test_a_new_pod_waits_for_a_plugin_that_is_away_and_says_so() -> None:
-    play = a_play(devices={GPU: away("a", "b")})
-    play.want(with_devices(gpu=1))
+    play = a_play(devices={GPU: away("a", "b")}).wanting(with_devices(gpu=1))
     text = f"device plugins: that of {GPU}, not connected since 2001-09-09T01:46:40Z"
     assert play.core.tracked["u1"].waits_for == text
     assert play.events == [f"Warning DevicePluginNotReady: waits for {text}"]
@@ -232,8 +218,7 @@ def test_a_pod_of_an_earlier_agent_keeps_its_devices_and_waits_for_no_plugin() -
 
 
 def test_a_plugin_that_stays_away_is_waited_for_five_minutes_and_then_the_kubelet_s_rejection_follows() -> None:
-    play = a_play(devices={GPU: away("a", "b")})
-    play.want(with_devices(gpu=1))
+    play = a_play(devices={GPU: away("a", "b")}).wanting(with_devices(gpu=1))
     play.later(299)
     assert rejection(play) == ("", "")
     play.later(2)
@@ -242,17 +227,14 @@ def test_a_plugin_that_stays_away_is_waited_for_five_minutes_and_then_the_kubele
 
 
 def test_a_restart_of_the_process_does_not_prolong_the_wait_and_one_of_the_agent_begins_it_again() -> None:
-    play = a_play(devices={GPU: away("a", "b")}, agent_start="first")
-    play.want(with_devices(gpu=1))
+    play = a_play(devices={GPU: away("a", "b")}, agent_start="first").wanting(with_devices(gpu=1))
     play.later(200)
-    play.start()
-    play.run()
+    play.restart()
     assert condition(play)[1] == "DevicePluginNotReady"
     play.later(90)
     assert rejection(play) == ("", "")
     play.agent_start = "second"
-    play.start()
-    play.run()
+    play.restart()
     play.later(290)
     assert rejection(play) == ("", "")
     play.later(20)
@@ -260,8 +242,7 @@ def test_a_restart_of_the_process_does_not_prolong_the_wait_and_one_of_the_agent
 
 
 def test_a_resource_that_is_dropped_during_the_wait_is_waited_for_and_one_dropped_before_is_not() -> None:
-    play = a_play(devices={GPU: away("a"), NIC: away(name=NIC, dropped=True)})
-    play.want(with_devices(gpu=1))
+    play = a_play(devices={GPU: away("a"), NIC: away(name=NIC, dropped=True)}).wanting(with_devices(gpu=1))
     play.later(100)
     play.plug(away(dropped=True))
     play.want(with_devices("u2", "other", nic=1))
@@ -291,16 +272,14 @@ def test_a_dropped_resource_is_out_of_devices_unless_a_pod_still_has_one(shown: 
 
 
 def test_a_resource_that_is_not_known_yet_is_waited_for_until_volume_has_listed_all() -> None:
-    play = a_play(devices={}, plugins_listed=False)
-    play.want(with_devices(gpu=1))
+    play = a_play(devices={}, plugins_listed=False).wanting(with_devices(gpu=1))
     assert play.core.tracked["u1"].waits_for == f"the list of device plugins, which may have {GPU}"
     play.plug(plugin("a"))
     assert play.running("u1") == [("c", 0)]
 
 
 def test_an_extended_resource_that_no_plugin_has_is_none_of_devices() -> None:
-    play = a_play(devices={})
-    play.want(with_devices(licenses=1))
+    play = a_play(devices={}).wanting(with_devices(licenses=1))
     assert play.running("u1") == [("c", 0)]
     assert "AllocatePodDevices" not in play.log
 
@@ -315,8 +294,7 @@ def test_a_plugin_that_is_back_counts_before_the_node_shows_its_devices() -> Non
 
 
 def test_a_plugin_that_never_answers_is_asked_again_until_the_wait_is_over() -> None:
-    play = a_play(fail_always={"AllocatePodDevices": ("", "the plugin is not connected")})
-    play.want(with_devices(gpu=1))
+    play = a_play(fail_always={"AllocatePodDevices": ("", "the plugin is not connected")}).wanting(with_devices(gpu=1))
     play.later(250)
     assert rejection(play) == ("", "")
     assert 5 < play.log.count("AllocatePodDevices") < 60

@@ -63,12 +63,8 @@ class DeviceWorld:
 
     def kill_process(self) -> None:
         self.play.kill_at = self.play.steps + self.chance.choice((1, 2, 3, 5, 8))
-        self.chance.choice((self.add_pod, self.remove_pod, self.change_plugin, self.restart))()
+        self.chance.choice((self.add_pod, self.remove_pod, self.change_plugin, self.play.restart))()
         self.play.kill_at = -1
-
-    def restart(self) -> None:
-        self.play.start()
-        self.play.run()
 
     def let_time_pass(self) -> None:
         self.play.later(self.chance.choice((1.0, 15.0, 400.0)))

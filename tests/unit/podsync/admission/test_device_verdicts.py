@@ -95,8 +95,7 @@ def test_a_static_pod_that_is_refused_while_its_devices_are_prepared_waits_for_t
     call = play.calls[-1]
     assert isinstance(call, AllocatePodDevices)
     play.core.node_state.admissions.pressures = ("DiskPressure",)
-    play.handle(play.effect(call))
-    play.run()
+    play.happen(play.effect(call))
     assert play.log.count("AllocatePodDevices") == 1
     assert not is_decided(play)
     play.handle(NodeChanged(node=a_node({})))

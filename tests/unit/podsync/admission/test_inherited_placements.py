@@ -26,12 +26,10 @@ def test_a_pod_that_is_listed_later_keeps_its_cpus() -> None:
 def test_a_pod_keeps_other_cpus_than_it_would_get_now_and_after_another_start() -> None:
     play = taken_over(3)
     play.wanted["u1"] = guaranteed("u1", 1)
-    play.start()
-    play.run()
+    play.restart()
     assert cpus_of(play, "u1") == "3"
     play.inherited = {}  # the file is not needed any more
-    play.start()
-    play.run()
+    play.restart()
     assert cpus_of(play, "u1") == "3"
 
 
@@ -41,8 +39,7 @@ def test_the_cpus_of_a_pod_that_is_gone_are_free_once_the_sources_have_listed_al
     assert "u2" not in play.disk or not play.disk["u2"].get("admission_decided")
     assert play.core.tracked["u2"].saved.rejected == ""
     play.sources_complete = True
-    play.start()
-    play.run()
+    play.restart()
     assert cpus_of(play, "u2") == "1-2"
 
 

@@ -61,8 +61,7 @@ def change(play: Play, chance: random.Random, step: int) -> None:
             pod["spec"]["containers"][0]["ports"] = play.wanted[uid]["spec"]["containers"][0]["ports"]
             play.want(pod)
         case "restart":
-            play.start()
-            play.run()
+            play.restart()
         case "hang":
             play.hang.add(chance.choice(("ResizePod", "KillPod", "StartContainer")))
         case _:

@@ -47,8 +47,7 @@ def record_of(play: Play) -> TrackedPod:
 
 
 def test_a_volumes_image_is_there_before_the_first_container_is_made() -> None:
-    play = Play()
-    play.want(with_image_volume(mounts=MOUNT))
+    play = Play().wanting(with_image_volume(mounts=MOUNT))
     assert image_calls(play)[:3] == [
         ("InspectImage", "", "data", "IfNotPresent"),
         ("PullImage", "", "data", "IfNotPresent"),
@@ -60,14 +59,12 @@ def test_a_volumes_image_is_there_before_the_first_container_is_made() -> None:
 
 
 def test_policy_always_pulls_it_without_looking() -> None:
-    play = Play(images={"busybox:1", "data:1"})
-    play.want(with_image_volume("Always", mounts=MOUNT))
+    play = Play(images={"busybox:1", "data:1"}).wanting(with_image_volume("Always", mounts=MOUNT))
     assert image_calls(play)[0] == ("PullImage", "", "data", "Always")
 
 
 def test_one_that_cannot_be_pulled_stops_only_the_container_that_mounts_it() -> None:
-    play = Play(fail_always={"PullImage": ("NotFound", "no such image")})
-    play.want(with_image_volume(mounts=MOUNT))
+    play = Play(fail_always={"PullImage": ("NotFound", "no such image")}).wanting(with_image_volume(mounts=MOUNT))
     assert play.running("u1") == [("d", 0)]
     assert play.reason("c") == ("ErrImagePull", "rpc error: code = NotFound desc = no such image")
     assert "Warning Failed: Error: ErrImagePull" in play.events
@@ -79,14 +76,12 @@ def test_one_that_cannot_be_pulled_stops_only_the_container_that_mounts_it() -> 
 
 
 def test_one_that_is_mounted_nowhere_stops_no_container() -> None:
-    play = Play(fail_always={"PullImage": ("NotFound", "no such image")})
-    play.want(with_image_volume())
+    play = Play(fail_always={"PullImage": ("NotFound", "no such image")}).wanting(with_image_volume())
     assert sorted(play.running("u1")) == [("c", 0), ("d", 0)]
 
 
 def test_one_that_is_absent_and_may_never_be_pulled_is_in_the_container_status() -> None:
-    play = Play()
-    play.want(with_image_volume("Never", mounts=MOUNT))
+    play = Play().wanting(with_image_volume("Never", mounts=MOUNT))
     text = 'Container image "data:1" is not present with pull policy of Never'
     assert play.reason("c") == ("ErrImageNeverPull", text)
     assert play.events.count(f"Warning ErrImageNeverPull: {text}") == 1
@@ -96,10 +91,8 @@ def test_one_that_is_absent_and_may_never_be_pulled_is_in_the_container_status()
 
 
 def test_its_image_is_found_again_after_a_restart_of_podsync() -> None:
-    play = Play()
-    play.want(with_image_volume(mounts=MOUNT))
-    play.start()
-    play.run()
+    play = Play().wanting(with_image_volume(mounts=MOUNT))
+    play.restart()
     play.exit("u1", 1)
     created = [call for call in play.calls if isinstance(call, CreateContainer) and call.container == "c"]
     assert [call.image_volumes for call in created] == 2 * [(("data", "sha256:data:1"),)]
@@ -162,12 +155,11 @@ def test_an_error_that_has_no_name_is_shown_as_it_is_and_the_pull_tried_again() 
     play.hang.add("PullImage")
     play.want(a_pod())
     call = play.calls[-1]
-    play.handle(
+    play.happen(
         CallFailed(
             uid="u1", call=call, completed_at=play.wall, code="", text="detail", description="detail", reason=text
         )
     )
-    play.run()
     assert play.reason("c") == (text, "detail")
     assert f"Warning Failed: Error: {text}" in play.events
     play.later(2)
@@ -237,8 +229,7 @@ def test_a_very_long_image_name_is_refused_in_a_short_text(part: str) -> None:
 
 @pytest.mark.parametrize("pod", [a_pod(containers=[a_container("c", image="data:1")]), with_image_volume(mounts=MOUNT)])
 def test_an_image_that_is_imported_while_its_pull_backs_off_is_found_within_ten_seconds(pod: Pod) -> None:
-    play = Play(fail_always={"PullImage": ("NotFound", "no such image")})
-    play.want(pod)
+    play = Play(fail_always={"PullImage": ("NotFound", "no such image")}).wanting(pod)
     for _ in range(5):  # until a back-off of 160 s has begun
         play.later(160)
     assert play.reason("c")[0] == "ImagePullBackOff"
@@ -267,8 +258,7 @@ def test_the_events_of_an_image_that_never_comes_are_repeated_each_minute_or_two
     container: Pod, first: str, second: str
 ) -> None:
     """So that they are there after their hour at the API server; and not with each event of the pod."""
-    play = Play()
-    play.want(a_pod(containers=[container, a_container("d")]))
+    play = Play().wanting(a_pod(containers=[container, a_container("d")]))
     for _ in range(5):
         play.events.clear()
         for _ in range(120):
@@ -327,6 +317,5 @@ def test_what_users_see_of_an_image_has_the_name_of_the_spec() -> None:
     ],
 )
 def test_neither_a_pull_nor_its_refusal_names_another_tag(policy: str, event: str) -> None:
-    play = Play(images=set())
-    play.want(untagged(policy))
+    play = Play(images=set()).wanting(untagged(policy))
     assert event in [each.partition(": ")[2] for each in play.events]

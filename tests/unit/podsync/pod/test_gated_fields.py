@@ -63,8 +63,7 @@ def test_a_record_of_a_process_with_other_gates_is_read_without_the_fields() -> 
     play.facts = MachineFacts(gates_off=off("ContainerRestartRules", RESTART_ALL))
     play.wanted.clear()
     play.sources_complete = False  # the record is all there is
-    play.start()
-    play.run()
+    play.restart()
     play.exit("u1", 88)
     assert play.running("u1") == []
 
@@ -86,8 +85,7 @@ def test_a_rule_for_all_containers_restarts_its_own_where_nothing_is_declared() 
 def test_a_node_that_declares_its_features_rejects_a_pod_that_needs_another(
     gates: tuple[str, ...], reason: str
 ) -> None:
-    play = Play(facts=MachineFacts(gates_off=off(*gates)))
-    play.want(ruled(ALL))
+    play = Play(facts=MachineFacts(gates_off=off(*gates))).wanting(ruled(ALL))
     tracked = play.core.tracked["u1"]
     assert tracked.saved.rejected == reason
     if reason:
@@ -112,8 +110,7 @@ def test_the_host_name_and_variables_of_files_are_left_out() -> None:
 
 @pytest.mark.parametrize("gates", [(), ("PodReadyToStartContainersCondition",)])
 def test_the_condition_of_the_sandbox_is_shown_with_its_gate(gates: tuple[str, ...]) -> None:
-    play = Play(facts=MachineFacts(gates_off=off(*gates)))
-    play.want(a_pod())
+    play = Play(facts=MachineFacts(gates_off=off(*gates))).wanting(a_pod())
     shown = [condition["type"] for condition in play.statuses["u1"].status["conditions"]]
     assert ("PodReadyToStartContainers" in shown) is not bool(gates)
 

@@ -22,10 +22,7 @@ def sized(resources: dict[str, Any], generation: int = 1, uid: str = "u1", **spe
 
 
 def resized(**options: Any) -> Play:
-    play = Play(source="api", **options)
-    play.want(sized(SMALL))
-    play.want(sized(LARGE, 2))
-    return play
+    return Play(source="api", **options).wanting(sized(SMALL), sized(LARGE, 2))
 
 
 def status(play: Play, uid: str = "u1") -> dict[str, Any]:
@@ -75,10 +72,7 @@ def test_while_it_is_in_progress_the_status_shows_what_the_container_has() -> No
 
 
 def test_more_than_the_node_has_is_infeasible_and_is_an_event_once_for_each_generation() -> None:
-    play = Play(source="api", facts=NODE)
-    play.want(sized(SMALL))
-    play.want(sized(HUGE, 2))
-    play.want(sized(HUGE, 2, priority=1))
+    play = Play(source="api", facts=NODE).wanting(sized(SMALL), sized(HUGE, 2), sized(HUGE, 2, priority=1))
     message = "Node didn't have enough capacity: cpu, requested: 3000, capacity: 1000"
     found = condition(play)
     assert (found["reason"], found["message"], found["observedGeneration"]) == ("Infeasible", message, 2)
@@ -95,8 +89,7 @@ def test_more_than_the_node_has_is_infeasible_and_is_an_event_once_for_each_gene
 
 def crowded(**options: Any) -> Play:
     """A node of one CPU on which another pod has 800m, and `u1` lists 300m instead of 100m."""
-    play = Play(source="api", facts=NODE, **options)
-    play.want(sized({"requests": {"cpu": "800m"}}, uid="u0"))
+    play = Play(source="api", facts=NODE, **options).wanting(sized({"requests": {"cpu": "800m"}}, uid="u0"))
     play.want(sized(SMALL))
     play.want(sized(LARGE, 2))
     return play
@@ -125,8 +118,7 @@ def test_it_is_done_when_another_pod_shrinks() -> None:
 
 
 def test_it_is_done_when_another_pod_has_ended() -> None:
-    play = Play(source="api", facts=NODE)
-    play.want(sized({"requests": {"cpu": "800m"}}, uid="u0", restartPolicy="Never"))
+    play = Play(source="api", facts=NODE).wanting(sized({"requests": {"cpu": "800m"}}, uid="u0", restartPolicy="Never"))
     play.want(sized(SMALL))
     play.want(sized(LARGE, 2))
     play.exit("u0", 0)
@@ -178,8 +170,7 @@ def test_a_deferred_resize_that_is_taken_back_is_pending_no_more() -> None:
 
 
 def test_the_same_amount_in_other_words_is_no_resize() -> None:
-    play = Play(source="api")
-    play.want(sized(SMALL))
+    play = Play(source="api").wanting(sized(SMALL))
     play.want(sized({"requests": {"cpu": "0.1", "memory": "67108864"}, "limits": {"cpu": "200m"}}, 2))
     assert condition(play) == {} and events(play) == [] and play.writes == []
 
@@ -189,8 +180,7 @@ def test_a_restart_of_podsync_repeats_no_event_and_keeps_the_decision() -> None:
     before = (status(play), events(play))
     pending = restore(play.disk["u1"]).saved.pending_resize
     assert pending is not None and (pending.generation, pending.reason) == (2, "Deferred")
-    play.start()
-    play.run()
+    play.restart()
     assert (status(play), events(play)) == before
 
 
@@ -198,8 +188,7 @@ def test_a_restart_of_podsync_repeats_no_event_and_keeps_the_decision() -> None:
 @pytest.mark.parametrize("step", every_step(40))
 def test_a_kill_at_any_step_ends_in_the_same(step: int) -> None:
     undisturbed = resized()
-    play = Play(source="api", listed=True)
-    play.want(sized(SMALL))
+    play = Play(source="api", listed=True).wanting(sized(SMALL))
     play.kill_at = play.steps + step
     play.want(sized(LARGE, 2))
     play.later(3)
@@ -219,8 +208,7 @@ def with_policy(amount: dict[str, str], generation: int, policy: list[dict[str, 
 @pytest.mark.parametrize("step", every_step(30))
 def test_a_resize_that_is_taken_back_after_a_kill_leaves_nothing_of_it(step: int, policy: list[dict[str, str]]) -> None:
     small, large = {"cpu": "100m", "memory": "64Mi"}, {"cpu": "100m" if policy else "200m", "memory": "128Mi"}
-    play = Play(source="api", listed=True)
-    play.want(with_policy(small, 1, policy))
+    play = Play(source="api", listed=True).wanting(with_policy(small, 1, policy))
     before = dict(play.cgroups), dict(play.resources)
     play.kill_at = play.steps + step
     play.wanted["u1"] = with_policy(large, 2, policy)
@@ -233,32 +221,26 @@ def test_a_resize_that_is_taken_back_after_a_kill_leaves_nothing_of_it(step: int
 
 
 def test_a_container_that_is_created_with_the_resources_before_is_resized_once_it_runs() -> None:
-    play = Play(source="api", hang={"CreateContainer"})
-    play.want(sized(SMALL))
+    play = Play(source="api", hang={"CreateContainer"}).wanting(sized(SMALL))
     creation = play.calls[-1]
     play.want(sized(LARGE, 2))
-    play.handle(play.effect(creation))
-    play.run()
+    play.happen(play.effect(creation))
     assert play.resources["c002"]["cpu_quota"] == play.cgroups["u1"].cpu_quota == 40_000
     assert resources(play)["resources"] == LARGE and not condition(play, "PodResizeInProgress")
     assert len(events(play, "ResizeCompleted")) == 1
 
 
 def test_a_pod_that_is_over_has_nothing_pending() -> None:
-    play = Play(source="api", facts=NODE)
-    play.want(sized(SMALL, restartPolicy="Never"))
+    play = Play(source="api", facts=NODE).wanting(sized(SMALL, restartPolicy="Never"))
     play.want(sized(HUGE, 2, restartPolicy="Never"))
     play.exit("u1", 0)
     assert status(play)["phase"] == "Succeeded" and condition(play) == {}
 
 
 def test_a_pod_that_is_not_admitted_yet_takes_the_newest() -> None:
-    play = Play(source="api", joins_cluster=True)
-    play.want(sized(SMALL))
-    play.want(sized(LARGE, 2))
+    play = Play(source="api", joins_cluster=True).wanting(sized(SMALL), sized(LARGE, 2))
     assert play.core.tracked["u1"].containers[0]["resources"] == LARGE
-    play.handle(NodeChanged(node={"metadata": {"name": "node1"}}))
-    play.run()
+    play.happen(NodeChanged(node={"metadata": {"name": "node1"}}))
     assert resources(play)["resources"] == LARGE and events(play) == []
 
 
@@ -275,8 +257,7 @@ def test_a_resize_that_fails_is_shown_and_tried_again() -> None:
 
 def test_a_resize_that_fails_holds_no_other_container_up() -> None:
     pod = a_pod(containers=[a_container("c", resources=SMALL), a_container("d")])
-    play = Play(source="api")
-    play.want(pod)
+    play = Play(source="api").wanting(pod)
     play.fail_always["ResizePod"] = ("Unknown", "no such cgroup")
     play.want(a_pod(containers=[a_container("c", resources=LARGE), a_container("d")]))
     play.exit("u1", 1, "d")
@@ -289,8 +270,7 @@ def limited(memory: str, generation: int = 1) -> Pod:
 
 
 def test_memory_is_not_limited_to_less_than_is_in_use() -> None:
-    play = Play(source="api")
-    play.want(limited("64Mi"))
+    play = Play(source="api").wanting(limited("64Mi"))
     play.usage = {"": 40 << 20, "c002": 38 << 20}
     play.want(limited("32Mi", 2))
     text = (
@@ -308,9 +288,7 @@ def test_memory_that_a_shrink_cannot_free_yet_is_no_room_for_another_pod() -> No
     def holding(memory: str, generation: int = 1) -> Pod:
         return sized({"requests": {"memory": memory}, "limits": {"memory": memory}}, generation)
 
-    play = Play(source="api", facts=NODE)
-    play.want(holding("900Mi"))
-    play.want(sized({"requests": {"memory": "50Mi"}}, uid="u3"))
+    play = Play(source="api", facts=NODE).wanting(holding("900Mi"), sized({"requests": {"memory": "50Mi"}}, uid="u3"))
     play.usage["c002"] = 800 << 20
     play.want(holding("100Mi", 2))
     assert condition(play, "PodResizeInProgress")["reason"] == "Error"

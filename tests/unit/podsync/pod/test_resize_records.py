@@ -17,22 +17,19 @@ def shown_by(conditions: list[dict[str, Any]], resources: Any = SMALL) -> Pod:
 
 @pytest.mark.parametrize("kind", ["PodResizePending", "PodResizeInProgress"])
 def test_a_resize_that_an_earlier_agent_had_not_done_is_done(kind: str) -> None:
-    play = Play(source="api")
-    play.want(shown_by([{"type": kind, "status": "True", "reason": "Deferred"}]))
+    play = Play(source="api").wanting(shown_by([{"type": kind, "status": "True", "reason": "Deferred"}]))
     assert len(events(play, "ResizeStarted")) == len(events(play, "ResizeCompleted")) == 1
     assert status(play)["allocatedResources"] == LARGE["requests"]
 
 
 def test_a_pod_of_an_earlier_agent_without_a_resize_has_what_it_lists() -> None:
-    play = Play(source="api")
-    play.want(shown_by([]))
+    play = Play(source="api").wanting(shown_by([]))
     assert play.core.tracked["u1"].containers[0]["resources"] == LARGE and events(play) == []
 
 
 @pytest.mark.parametrize("odd", [None, "much", {"requests": "1"}])
 def test_a_status_with_odd_resources_is_ignored(odd: Any) -> None:
-    play = Play(source="api")
-    play.want(shown_by([{"type": "PodResizePending", "status": "True"}], odd))
+    play = Play(source="api").wanting(shown_by([{"type": "PodResizePending", "status": "True"}], odd))
     assert play.core.tracked["u1"].containers[0]["resources"] == LARGE and events(play) == []
 
 

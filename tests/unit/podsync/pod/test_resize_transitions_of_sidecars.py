@@ -154,8 +154,7 @@ def test_the_values_after_a_resize(subtests: pytest.Subtests) -> None:
 
 def test_a_first_limit_of_the_pod_is_not_set_below_what_its_container_uses() -> None:
     row = next(row for row in POD_LEVEL if row.name == "a pod gets its first memory limit")
-    play = Play(source="api")
-    play.want(listed(row, 1))
+    play = Play(source="api").wanting(listed(row, 1))
     play.usage = {play.containers["u1"][0].id: 200 * MI, "": 100 * MI}
     play.want(listed(row, 2))
     found = condition(play, "PodResizeInProgress")

@@ -200,8 +200,7 @@ def test_no_pod_is_rejected_before_it_is_known_whether_the_shutdown_goes_on(sour
     play.handle(NodeShutdownChanged(in_progress=True, is_confirmed=False))
     play.want(a_pod())
     assert (play.running("u1"), "u1" in play.statuses) == ([], False)
-    play.handle(NodeShutdownChanged(in_progress=goes_on))
-    play.run()
+    play.happen(NodeShutdownChanged(in_progress=goes_on))
     assert (play.running("u1"), play.phase()) == (([], "Failed") if goes_on else ([("c", 0)], "Running"))
 
 
@@ -210,8 +209,7 @@ def test_a_static_pod_that_was_rejected_meanwhile_runs_after_a_cancellation() ->
     play.handle(NodeShutdownChanged(in_progress=True))
     play.want(a_pod())
     assert play.statuses["u1"].status["reason"] == "NodeShutdown"
-    play.handle(NodeShutdownChanged(in_progress=False))
-    play.run()
+    play.happen(NodeShutdownChanged(in_progress=False))
     assert (play.running("u1"), play.phase()) == ([("c", 0)], "Running")
 
 
@@ -219,8 +217,7 @@ def test_a_cancelled_shutdown_lets_stopped_pods_start_again() -> None:
     play = PlayOfShutdowns(source="api")
     play.want(a_pod(restartPolicy="Never"))
     play.shut_down()
-    play.handle(NodeShutdownChanged(in_progress=False))
-    play.run()
+    play.happen(NodeShutdownChanged(in_progress=False))
     assert (play.running("u1"), play.phase()) == ([("c", 1)], "Running")
     assert "DisruptionTarget" not in play.conditions()
     play.want(a_pod("u2", "other"))
@@ -319,8 +316,7 @@ def test_volumes_are_unmounted_after_the_stop_but_those_whose_content_would_be_l
     play.boot_again()
     assert mounted_volumes(play.core.tracked["u1"].saved) == ("scratch", "data", "inline", "settings")
     assert play.running("u1") == []
-    play.handle(VolumesChanged(uid="u1", volumes=every))
-    play.run()
+    play.happen(VolumesChanged(uid="u1", volumes=every))
     assert play.running("u1") == [("c", 1)]
 
 
@@ -331,8 +327,7 @@ def test_a_pod_stops_before_its_volumes_and_its_probes_end() -> None:
     play.shut_down()
     probes = play.published["u1"].probes
     assert probes is not None and probes.terminating
-    play.start()
-    play.run()
+    play.restart()
     assert play.published["u1"].probes is None
 
 

@@ -142,8 +142,7 @@ def test_a_pod_whose_sandbox_failed_comes_after_those_that_have_not_tried() -> N
     play.run()
     call = play.calls[-1]
     failed = CallFailed(uid="fails", call=call, completed_at=play.wall, code="Unknown", text="", description="no CNI")
-    play.handle(failed)
-    play.run()
+    play.happen(failed)
     play.later(9 * PLACE_SECONDS)  # the pod is tried again after 10 to 15 s, while others wait for their first turn
     assert began(play) == ["fails", *(f"u{n}" for n in range(8)), "fails"]
 
@@ -153,8 +152,7 @@ def test_under_pressure_fewer_pods_start_and_afterwards_more_begin_at_once() -> 
     appear(play, *(an_api_pod(f"u{n}") for n in range(3)))
     play.run()
     assert began(play) == ["u0"]
-    play.handle(StartPlacesChanged(places=2))
-    play.run()
+    play.happen(StartPlacesChanged(places=2))
     assert began(play) == ["u0", "u1", "u2"]  # u0 hangs, and the two others have one place after the other
 
 
@@ -163,8 +161,7 @@ def test_running_pods_need_no_turn_after_a_restart_of_podsync() -> None:
     appear(play, *(an_api_pod(f"u{n}") for n in range(4)))
     play.run()
     play.log.clear()
-    play.start()
-    play.run()
+    play.restart()
     assert waiting(play) == [] and all_run(play)
     assert "RunPodSandbox" not in play.log
 

@@ -103,8 +103,7 @@ def test_a_container_shows_devices_of_plugins_and_of_claims_through_changes_and_
     play.put_claims("u1", claims(device("a", "Unhealthy")))
     assert of_pod(play) == [OF_PLUGIN, of_claim("Unhealthy")]
     play.claims_listed = False
-    play.start()
-    play.run()
+    play.restart()
     play.exit("u1", 1)
     play.later(60)
     assert of_pod(play) == [OF_PLUGIN, of_claim("Unhealthy")]

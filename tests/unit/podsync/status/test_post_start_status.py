@@ -20,8 +20,7 @@ def shown(play: Play, name: str = "c", field: str = "containerStatuses") -> dict
 
 
 def test_a_container_waits_and_has_no_id_while_its_hook_runs() -> None:
-    play = Play(hang={"RunPostStartHook"})
-    play.want(a_pod(containers=[hooked()]))
+    play = Play(hang={"RunPostStartHook"}).wanting(a_pod(containers=[hooked()]))
     found = shown(play)
     assert found["state"] == {"waiting": {"reason": "ContainerCreating"}}
     assert "containerID" not in found and (found["started"], found["ready"]) == (False, False)
@@ -29,36 +28,31 @@ def test_a_container_waits_and_has_no_id_while_its_hook_runs() -> None:
 
 
 def test_the_running_instance_is_named_to_the_prober_so_that_its_exit_is_seen() -> None:
-    play = Play(hang={"RunPostStartHook"})
-    play.want(a_pod(containers=[hooked()]))
+    play = Play(hang={"RunPostStartHook"}).wanting(a_pod(containers=[hooked()]))
     assert play.statuses["u1"].container_ids == (play.containers["u1"][0].id,)
 
 
 def test_it_runs_once_the_hook_has_ended() -> None:
-    play = Play()
-    play.want(a_pod(containers=[hooked()]))
+    play = Play().wanting(a_pod(containers=[hooked()]))
     found = shown(play)
     assert "running" in found["state"] and found["containerID"].endswith(play.containers["u1"][0].id)
     assert play.statuses["u1"].status["phase"] == "Running"
 
 
 def test_a_sidecar_is_shown_as_initializing() -> None:
-    play = Play(hang={"RunPostStartHook"})
-    play.want(a_pod(initContainers=[hooked("s", restartPolicy="Always")]))
+    play = Play(hang={"RunPostStartHook"}).wanting(a_pod(initContainers=[hooked("s", restartPolicy="Always")]))
     found = shown(play, "s", "initContainerStatuses")
     assert found["state"] == {"waiting": {"reason": "PodInitializing"}} and not found["started"]
 
 
 def test_another_container_of_the_pod_is_shown_as_it_is() -> None:
-    play = Play(hang={"RunPostStartHook"})
-    play.want(a_pod(containers=[a_container("a"), hooked("b")]))
+    play = Play(hang={"RunPostStartHook"}).wanting(a_pod(containers=[a_container("a"), hooked("b")]))
     assert "running" in shown(play, "a")["state"]
     assert "waiting" in shown(play, "b")["state"]
 
 
 def test_the_next_attempt_is_shown_with_its_count_and_the_last_state_once_its_hook_has_ended() -> None:
-    play = Play()
-    play.want(a_pod(containers=[hooked()]))
+    play = Play().wanting(a_pod(containers=[hooked()]))
     first = play.containers["u1"][0].id
     play.hang = {"RunPostStartHook"}
     play.exit("u1", 3)
@@ -74,8 +68,7 @@ def test_the_next_attempt_is_shown_with_its_count_and_the_last_state_once_its_ho
 
 
 def test_a_back_off_is_shown_until_the_hook_of_the_next_attempt_has_ended() -> None:
-    play = Play()
-    play.want(a_pod(containers=[hooked()]))
+    play = Play().wanting(a_pod(containers=[hooked()]))
     for _ in range(2):
         play.exit("u1", 1)
     before = shown(play)
@@ -88,32 +81,27 @@ def test_a_back_off_is_shown_until_the_hook_of_the_next_attempt_has_ended() -> N
 
 @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
 def test_a_container_replaced_for_its_image_does_not_end_the_pod_while_the_hook_runs(policy: str) -> None:
-    play = Play(images={"busybox:1", "busybox:2"})
-    play.want(a_pod(containers=[hooked()], restartPolicy=policy))
+    play = Play(images={"busybox:1", "busybox:2"}).wanting(a_pod(containers=[hooked()], restartPolicy=policy))
     play.hang = {"RunPostStartHook"}
     play.want(a_pod(containers=[hooked(image="busybox:2")], restartPolicy=policy))
     assert play.running("u1") == [("c", 1)]
     found = shown(play)
     assert "waiting" in found["state"] and "terminated" in found["lastState"]
     assert play.statuses["u1"].status["phase"] == "Running"
-    play.start()
-    play.run()
+    play.restart()
     assert "running" in shown(play)["state"]
 
 
 def test_a_container_that_ends_during_its_hook_is_shown_as_ended() -> None:
-    play = Play(hang={"RunPostStartHook"})
-    play.want(a_pod(containers=[hooked()]))
+    play = Play(hang={"RunPostStartHook"}).wanting(a_pod(containers=[hooked()]))
     play.exit("u1", 7)
     assert shown(play)["state"]["terminated"]["exitCode"] == 7
 
 
 def test_a_container_that_is_stopped_for_its_hook_waits_and_then_shows_why() -> None:
-    play = Play(fail=dict(FAILED), hang={"KillContainer"})
-    play.want(a_pod(containers=[hooked()], restartPolicy="Never"))
+    play = Play(fail=dict(FAILED), hang={"KillContainer"}).wanting(a_pod(containers=[hooked()], restartPolicy="Never"))
     assert shown(play)["state"] == {"waiting": {"reason": "ContainerCreating"}}
-    play.start()
-    play.run()
+    play.restart()
     assert "terminated" in shown(play)["state"]
 
 

@@ -53,8 +53,7 @@ def test_each_change_is_an_event_with_what_the_driver_says_and_the_containers_ru
     play = a_play()
     for _ in range(2):
         play.put_claims("u1", claims("Unhealthy", "too hot"))
-        play.start()
-        play.run()
+        play.restart()
     assert told(play) == [f"Warning DeviceUnhealthy: {TOO_HOT}"]
     play.put_claims("u1", claims("Healthy"))
     assert told(play)[1:] == [f"Normal DeviceHealthy: The driver reports {NAME} as healthy again"]
@@ -78,8 +77,7 @@ def test_the_container_is_restarted_once_whenever_podsync_is_killed(step: int) -
     play.kill_at = -1
     play.later(60)
     assert sorted(play.running("u1")) == [("c", 1), ("other", 0)]
-    play.start()
-    play.run()
+    play.restart()
     play.later(60)
     assert sorted(play.running("u1")) == [("c", 1), ("other", 0)]
 

@@ -102,8 +102,7 @@ class ClaimWorld:
         if self.chance.random() < 0.5:
             self.play.list_claims()
         else:
-            self.play.handle(ClaimsFreshness(complete=True, stale=True))
-            self.play.run()
+            self.play.happen(ClaimsFreshness(complete=True, stale=True))
 
     def restart_volume(self) -> None:
         self.volume.restart()
@@ -114,14 +113,10 @@ class ClaimWorld:
         self.play.kill_at = self.play.steps + self.chance.choice((1, 2, 3, 5, 8))
         self.play.claims_listed = self.chance.random() < 0.5
         steps = (self.add_pod, self.remove_pod, self.end_container, self.volume.act)
-        self.chance.choice((self.restart, *(step for step in steps if step in self.steps)))()
+        self.chance.choice((self.play.restart, *(step for step in steps if step in self.steps)))()
         self.play.kill_at, self.play.claims_listed = -1, True
         if self.chance.random() < 0.7:
             self.play.list_claims()
-
-    def restart(self) -> None:
-        self.play.start()
-        self.play.run()
 
     def let_time_pass(self) -> None:
         self.play.later(self.chance.choice((1.0, 15.0, 90.0, 400.0)))

@@ -65,8 +65,7 @@ def check_no_cpu_twice(play: Play) -> None:
 
 
 def test_a_guaranteed_container_has_whole_cpus_and_the_others_leave_them_before_it_starts() -> None:
-    play = a_play()
-    play.want(burstable("u1"))
+    play = a_play().wanting(burstable("u1"))
     assert cpus_of(play, "u1") == "0-3"
     play.want(guaranteed("u2", 2))
     assert (cpus_of(play, "u1"), cpus_of(play, "u2")) == ("0,3", "1-2")
@@ -80,9 +79,7 @@ def test_a_guaranteed_container_has_whole_cpus_and_the_others_leave_them_before_
 
 
 def test_the_cpus_of_a_pod_that_has_ended_are_shared_again() -> None:
-    play = a_play()
-    play.want(burstable("u1"))
-    play.want(guaranteed("u2", 2))
+    play = a_play().wanting(burstable("u1"), guaranteed("u2", 2))
     play.drop("u2")
     assert cpus_of(play, "u1") == "0-3"
     play.want(guaranteed("u3", 3))
@@ -90,9 +87,7 @@ def test_the_cpus_of_a_pod_that_has_ended_are_shared_again() -> None:
 
 
 def test_a_container_waits_until_the_others_have_left_cpus_that_a_call_under_way_still_gives_them() -> None:
-    play = a_play()
-    play.want(burstable("u1"))
-    play.want(guaranteed("u2", 2))
+    play = a_play().wanting(burstable("u1"), guaranteed("u2", 2))
     play.hang = {"SetContainerCpus"}
     play.drop("u2")  # u1 is to share its CPUs, and the runtime takes its time
     late = [call for call in play.calls if isinstance(call, SetContainerCpus)][-1]
@@ -100,15 +95,12 @@ def test_a_container_waits_until_the_others_have_left_cpus_that_a_call_under_way
     play.want(guaranteed("u3", 2))
     assert cpus_of(play, "u3") == "none runs"
     play.resources[late.container_id]["cpuset_cpus"] = late.cpus
-    play.handle(CallDone(uid="u1", call=late, completed_at=play.wall))
-    play.run()
+    play.happen(CallDone(uid="u1", call=late, completed_at=play.wall))
     assert (cpus_of(play, "u1"), cpus_of(play, "u3")) == ("0,3", "1-2")
 
 
 def test_a_pod_without_room_is_rejected_and_takes_nothing() -> None:
-    play = a_play()
-    play.want(guaranteed("u1", 2))
-    play.want(guaranteed("u2", 2))
+    play = a_play().wanting(guaranteed("u1", 2), guaranteed("u2", 2))
     assert play.core.tracked["u2"].saved.rejected == "UnexpectedAdmissionError"
     play.want(guaranteed("u3", 1))
     assert (cpus_of(play, "u1"), cpus_of(play, "u3")) == ("1-2", "3")
@@ -130,8 +122,7 @@ def test_the_event_of_a_refused_alignment_says_where_the_pod_would_fit_and_the_s
         nodes={0: NumaNode(id=0), 1: NumaNode(id=1)},
     )
     restricted = replace(STATIC, topology=TopologySettings(policy=TopologyPolicy.RESTRICTED))
-    play = Play(facts=replace(a_play().facts, placer=NodePlacer(topology, restricted)))
-    play.want(guaranteed("u1", 1))
+    play = Play(facts=replace(a_play().facts, placer=NodePlacer(topology, restricted))).wanting(guaranteed("u1", 1))
     play.want(guaranteed("u2", 1))
     play.want(guaranteed("u3", 2))
     saved = play.core.tracked["u3"].saved
@@ -141,32 +132,26 @@ def test_the_event_of_a_refused_alignment_says_where_the_pod_would_fit_and_the_s
 
 
 def test_an_edited_static_pod_gets_the_cpus_of_the_one_before_once_that_has_stopped() -> None:
-    play = a_play()
-    play.want(guaranteed("u1", 3, "web"))
+    play = a_play().wanting(guaranteed("u1", 3, "web"))
     play.hang = {"KillPod"}
     play.drop("u1")
     play.want(guaranteed("u2", 3, "web"))
     assert (play.core.tracked["u2"].saved.rejected, cpus_of(play, "u2")) == ("", "none runs")
-    play.start()
-    play.run()
+    play.restart()
     assert (cpus_of(play, "u1"), cpus_of(play, "u2")) == ("none runs", "1-3")
 
 
 def test_a_restart_of_podsync_sets_every_cpuset_once_more_and_changes_none() -> None:
-    play = a_play(listed=True)
-    play.want(burstable("u1"))
-    play.want(guaranteed("u2", 2))
+    play = a_play(listed=True).wanting(burstable("u1"), guaranteed("u2", 2))
     before, calls = (cpus_of(play, "u1"), cpus_of(play, "u2")), len(play.calls)
-    play.start()
-    play.run()
+    play.restart()
     assert (cpus_of(play, "u1"), cpus_of(play, "u2")) == before
     later = [type(call).__name__ for call in play.calls[calls:]]
     assert later.count("SetContainerCpus") == 2 and "StartContainer" not in later
 
 
 def test_a_cpuset_that_cannot_be_set_is_set_again_and_delays_no_start_until_then() -> None:
-    play = a_play()
-    play.want(burstable("u1"))
+    play = a_play().wanting(burstable("u1"))
     play.fail = {"SetContainerCpus": ("Unknown", "no such cgroup")}
     play.want(guaranteed("u2", 2))
     assert (cpus_of(play, "u1"), cpus_of(play, "u2")) == ("0-3", "1-2")
@@ -175,8 +160,7 @@ def test_a_cpuset_that_cannot_be_set_is_set_again_and_delays_no_start_until_then
 
 
 def test_a_cpuset_that_cannot_be_set_is_one_event_with_the_cpus_until_it_is_set() -> None:
-    play = a_play()
-    play.want(burstable("u1"))
+    play = a_play().wanting(burstable("u1"))
     play.fail_always = {"SetContainerCpus": ("Unknown", "no such cgroup")}
     play.want(guaranteed("u2", 2))
     play.later(35)
@@ -192,8 +176,7 @@ def test_a_cpuset_that_cannot_be_set_is_one_event_with_the_cpus_until_it_is_set(
 
 @pytest.mark.parametrize("code", ["NotFound", "Unavailable"])
 def test_a_container_that_is_gone_or_a_runtime_that_is_away_refuses_no_cpuset(code: str) -> None:
-    play = a_play()
-    play.want(burstable("u1"))
+    play = a_play().wanting(burstable("u1"))
     play.fail = {"SetContainerCpus": (code, "no such container")}
     play.want(guaranteed("u2", 2))
     assert not [event for event in play.events if "CPUSet" in event]
@@ -213,11 +196,9 @@ def test_a_cpuset_that_cannot_be_set_is_no_storm_of_calls_whatever_the_period(pe
 
 
 def test_an_update_waits_for_no_other_call_of_its_pod() -> None:
-    play = a_play()
-    play.want(burstable("u1"))
+    play = a_play().wanting(burstable("u1"))
     play.hang = {"KillPod"}
-    play.handle(PodEvicted(uid="u1", message="", grace_seconds=30))
-    play.run()
+    play.happen(PodEvicted(uid="u1", message="", grace_seconds=30))
     play.want(guaranteed("u2", 2))
     assert (cpus_of(play, "u1"), cpus_of(play, "u2")) == ("0,3", "1-2")
 
@@ -226,9 +207,7 @@ def test_an_update_waits_for_no_other_call_of_its_pod() -> None:
 @pytest.mark.share(4)
 @pytest.mark.parametrize("step", range(1, 60, 2))
 def test_a_kill_at_any_step_gives_no_cpu_twice_and_loses_none(step: int) -> None:
-    play = a_play(listed=True)
-    play.want(burstable("u1"))
-    play.want(guaranteed("u2", 1))
+    play = a_play(listed=True).wanting(burstable("u1"), guaranteed("u2", 1))
     play.kill_at = play.steps + step
     changes: list[Callable[[], None]] = [
         lambda: play.want(guaranteed("u3", 2)),
@@ -274,24 +253,18 @@ class TestInherited:
     }
 
     def test_a_pod_keeps_its_cpus_and_others_get_none_of_them_before_it_is_listed(self) -> None:
-        play = a_play(inherited=self.GIVEN, sources_complete=False)
-        play.want(burstable("u2"))
-        play.want(guaranteed("u3", 1))
+        play = a_play(inherited=self.GIVEN, sources_complete=False).wanting(burstable("u2"), guaranteed("u3", 1))
         play.want(guaranteed("u1", 1))
         assert [cpus_of(play, uid) for uid in ("u1", "u2", "u3")] == ["3", "0", "1"]
 
     def test_what_a_pod_had_that_no_source_lists_is_free(self) -> None:
-        play = a_play(inherited=self.GIVEN, listed=True)
-        play.want(burstable("u2"))
-        play.want(guaranteed("u3", 2))
+        play = a_play(inherited=self.GIVEN, listed=True).wanting(burstable("u2"), guaranteed("u3", 2))
         assert [cpus_of(play, uid) for uid in ("u2", "u3")] == ["0,3", "1-2"]
 
     def test_a_record_counts_more_than_a_file(self) -> None:
-        play = a_play()
-        play.want(guaranteed("u1", 1))
+        play = a_play().wanting(guaranteed("u1", 1))
         play.inherited = dict.fromkeys(("u1", "u2"), self.GIVEN["u1"])
-        play.start()
-        play.run()
+        play.restart()
         assert cpus_of(play, "u1") == "1"
 
 
@@ -316,8 +289,7 @@ class TestPodsWithResourcesOfTheirOwn:
         return {each.name: play.resources[each.id].get("cpuset_cpus", "") for each in running}
 
     def test_a_part_is_its_containers_alone_and_the_rest_is_the_pods(self) -> None:
-        play = self.a_play()
-        play.want(burstable("u1"))
+        play = self.a_play().wanting(burstable("u1"))
         assert cpus_of(play, "u1") == "0-3"
         play.want(self.a_pod("u2", 3, own=1))
         assert (cpus_of(play, "u1"), self.cpus(play, "u2")) == ("0", {"main": "1", "c": "2-3"})
@@ -329,21 +301,18 @@ class TestPodsWithResourcesOfTheirOwn:
         assert (cpus_of(play, "u1"), cpus_of(play, "u3")) == ("0-3", "0-3")
 
     def test_no_container_starts_in_the_pool_before_the_others_have_left_it(self) -> None:
-        play = self.a_play()
-        play.want(burstable("u1"))
+        play = self.a_play().wanting(burstable("u1"))
         play.hang = {"SetContainerCpus"}
         play.want(self.a_pod("u2", 2))
         assert (cpus_of(play, "u1"), self.cpus(play, "u2")) == ("0-3", {})
         moving = [call for call in play.calls if isinstance(call, SetContainerCpus)][-1]
         assert (moving.uid, moving.cpus) == ("u1", "0,3")
         play.resources[moving.container_id]["cpuset_cpus"] = moving.cpus
-        play.handle(CallDone(uid="u1", call=moving, completed_at=play.wall))
-        play.run()
+        play.happen(CallDone(uid="u1", call=moving, completed_at=play.wall))
         assert self.cpus(play, "u2") == {"c": "1-2"}
 
     def test_a_pod_that_leaves_nothing_to_share_is_rejected(self) -> None:
-        play = self.a_play()
-        play.want(self.a_pod("u1", 2, own=2))
+        play = self.a_play().wanting(self.a_pod("u1", 2, own=2))
         assert play.core.tracked["u1"].saved.rejected == "EmptyPodSharedPoolError"
         play.want(self.a_pod("u2", 3))
         assert self.cpus(play, "u2") == {"c": "1-3"}
@@ -352,8 +321,7 @@ class TestPodsWithResourcesOfTheirOwn:
     @pytest.mark.share(4)
     @pytest.mark.parametrize("step", range(1, 60, 2))
     def test_a_kill_at_any_step_keeps_what_the_pod_has(self, step: int) -> None:
-        play = self.a_play(listed=True)
-        play.want(burstable("u1"))
+        play = self.a_play(listed=True).wanting(burstable("u1"))
         play.kill_at = play.steps + step
         changes: list[Callable[[], None]] = [
             lambda: play.want(self.a_pod("u2", 2, own=1)),

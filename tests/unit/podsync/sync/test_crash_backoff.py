@@ -67,15 +67,13 @@ def reason(play: Play, name: str = "c") -> str:
 @pytest.mark.parametrize("restarted", [False, True], ids=["in one process", "podsync restarted all the time"])
 @pytest.mark.parametrize(("run", "ends", "waits"), WAITS)
 def test_the_waits_are_the_kubelets(run: int, ends: tuple[str, ...], waits: tuple[int, ...], restarted: bool) -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     seen = []
     for number in range(len(waits)):
         play.later(run)
         end(play, ends[number % len(ends)])
         if restarted:
-            play.start()
-            play.run()
+            play.restart()
         seen.append(wait(play))
     assert tuple(seen) == waits
     assert play.statuses["u1"].status["containerStatuses"][0]["restartCount"] == len(waits)
@@ -120,8 +118,7 @@ def test_a_death_at_any_step_of_it_changes_no_wait(step: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("step", every_step(24))
 def test_nor_does_one_at_any_step_of_a_kill_that_need_not_wait(step: int) -> None:
-    play = Play(only_urgent=True)
-    play.want(a_pod())
+    play = Play(only_urgent=True).wanting(a_pod())
     for _ in range(2):
         play.later(30)
         end(play, PROBE)
@@ -136,8 +133,7 @@ def test_nor_does_one_at_any_step_of_a_kill_that_need_not_wait(step: int) -> Non
 
 
 def test_a_kill_that_fails_counts_like_any_end() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     for _ in range(3):
         play.later(30)
         end(play, PROBE)
@@ -149,8 +145,7 @@ def test_a_kill_that_fails_counts_like_any_end() -> None:
 
 
 def test_a_kill_that_is_repeated_is_one_all_the_same() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     for _ in range(3):
         play.later(30)
         end(play, PROBE)
@@ -163,8 +158,7 @@ def test_a_kill_that_is_repeated_is_one_all_the_same() -> None:
 
 
 def test_another_image_starts_at_once_and_afresh() -> None:
-    play = Play(images={"busybox:1", "newer:1"})
-    play.want(a_pod())
+    play = Play(images={"busybox:1", "newer:1"}).wanting(a_pod())
     for _ in range(3):
         play.later(30)
         end(play, EXIT)
@@ -176,8 +170,7 @@ def test_another_image_starts_at_once_and_afresh() -> None:
 
 
 def test_a_sidecar_is_no_exception() -> None:
-    play = Play()
-    play.want(a_pod(initContainers=[a_container("s", restartPolicy="Always")]))
+    play = Play().wanting(a_pod(initContainers=[a_container("s", restartPolicy="Always")]))
     waits = []
     for _ in range(6):
         play.later(30)
@@ -194,8 +187,7 @@ def lose_sandbox(play: Play) -> None:
 
 
 def test_what_is_stopped_with_its_sandbox_starts_in_the_same_sync() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     waits = []
     for _ in range(6):
         play.later(30)
@@ -205,8 +197,7 @@ def test_what_is_stopped_with_its_sandbox_starts_in_the_same_sync() -> None:
 
 
 def test_also_when_it_could_not_be_stopped_at_once() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     for _ in range(3):
         play.later(30)
         lose_sandbox(play)
@@ -220,8 +211,7 @@ def test_also_when_it_could_not_be_stopped_at_once() -> None:
 
 
 def test_but_behind_init_containers_in_a_later_one() -> None:
-    play = Play()
-    play.want(a_pod(initContainers=[a_container("i")]))
+    play = Play().wanting(a_pod(initContainers=[a_container("i")]))
     play.exit("u1", 0, "i")
     waits = []
     for _ in range(4):
@@ -233,8 +223,7 @@ def test_but_behind_init_containers_in_a_later_one() -> None:
 
 
 def test_a_sandbox_that_cannot_be_made_ends_the_sync() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     for _ in range(2):
         play.later(30)
         lose_sandbox(play)
@@ -245,8 +234,7 @@ def test_a_sandbox_that_cannot_be_made_ends_the_sync() -> None:
 
 
 def test_a_container_found_in_no_known_state_is_killed_and_started_likewise() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     for _ in range(3):
         play.later(5)
         newest = play.containers["u1"][-1]

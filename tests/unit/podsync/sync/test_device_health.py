@@ -41,8 +41,7 @@ def a_play(pod: Pod | None = None, placement: PodPlacement | None = None, **fiel
     play = Play(**{"source": "api", "listed": True, "devices": {GPU: gpus(a=True, b=True, x=True)}, **fields})
     play.want(pod or a_pod())
     play.disk["u1"]["placement"] = plain_placement(placement or placed(c="ab"))
-    play.start()
-    play.run()
+    play.restart()
     play.events.clear()
     play.log.clear()
     return play
@@ -99,8 +98,7 @@ def test_the_status_of_a_pod_that_has_ended_keeps_the_last_health() -> None:
     play.exit("u1", 0)
     assert play.core.tracked["u1"].saved.state is PodState.FINISHED
     play.plug(gpus(a=False, b=False))
-    play.start()
-    play.run()
+    play.restart()
     assert shown(play) == {"a": "Healthy", "b": "Healthy"}
 
 
@@ -108,8 +106,7 @@ def test_an_unhealthy_device_is_an_event_once_and_the_container_runs_on() -> Non
     play = a_play()
     for _ in range(2):
         play.plug(gpus(a=False, b=True))
-        play.start()
-        play.run()
+        play.restart()
     assert [event for event in play.events if "Device" in event] == [UNHEALTHY]
     assert runs(play) == [0]
     play.plug(gpus(a=True, b=True))
@@ -166,8 +163,7 @@ def test_a_sidecar_is_restarted_and_an_init_container_that_has_completed_is_left
     play.want(a_pod(initContainers=init))
     play.exit("u1", 0, "first")
     play.disk["u1"]["placement"] = plain_placement(placed(first="a", sidecar="a", c="a"))
-    play.start()
-    play.run()
+    play.restart()
     assert (runs(play, "first"), runs(play, "sidecar"), runs(play)) == ([], [0], [0])
     play.plug(gpus(a=False))
     assert (len(instances(play, "first")), runs(play, "sidecar"), runs(play)) == (1, [1], [1])

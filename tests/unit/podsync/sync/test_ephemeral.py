@@ -17,31 +17,24 @@ def made(play: Play) -> list[str]:
 
 
 def test_one_added_to_a_pod_that_runs_is_started() -> None:
-    play = Play(source="api")
-    play.want(a_pod())
-    play.want(with_debug())
+    play = Play(source="api").wanting(a_pod(), with_debug())
     assert sorted(play.running("u1")) == [("c", 0), ("debug", 0)]
     assert play.log.count("PreparePod") == 2, "its log directory is made"
 
 
 def test_it_is_started_once_and_never_again() -> None:
-    play = Play(source="api")
-    play.want(a_pod())
-    play.want(with_debug())
+    play = Play(source="api").wanting(a_pod(), with_debug())
     play.exit("u1", 1, "debug")
     play.later(700)
-    play.start()
-    play.run()
+    play.restart()
     assert made(play) == ["c", "debug"]
 
 
 def test_not_even_when_the_runtime_has_lost_it() -> None:
-    play = Play(source="api")
-    play.want(with_debug())
+    play = Play(source="api").wanting(with_debug())
     play.containers["u1"] = [c for c in play.containers["u1"] if c.name != "debug"]
     play.observe("u1")
-    play.start()
-    play.run()
+    play.restart()
     assert made(play) == ["debug", "c"]
 
 
@@ -54,9 +47,7 @@ def test_it_starts_beside_the_init_containers() -> None:
 
 
 def test_it_gets_the_process_namespace_of_its_target() -> None:
-    play = Play(source="api")
-    play.want(a_pod())
-    play.want(with_debug(a_container("debug", targetContainerName="c")))
+    play = Play(source="api").wanting(a_pod(), with_debug(a_container("debug", targetContainerName="c")))
     created = [call for call in play.calls if isinstance(call, CreateContainer)]
     target = next(c.id for c in play.containers["u1"] if c.name == "c")
     assert [call.target_id for call in created] == ["", target]
@@ -83,15 +74,13 @@ def test_its_image_waits_like_any_other_and_holds_nothing_back() -> None:
 
 
 def test_it_keeps_no_pod_alive() -> None:
-    play = Play(source="api")
-    play.want(with_debug(restartPolicy="Never"))
+    play = Play(source="api").wanting(with_debug(restartPolicy="Never"))
     play.exit("u1", 0)
     assert play.running("u1") == [] and play.statuses["u1"].status["phase"] == "Succeeded"
 
 
 def test_a_new_sandbox_does_not_start_it_again() -> None:
-    play = Play(source="api")
-    play.want(with_debug())
+    play = Play(source="api").wanting(with_debug())
     play.sandboxes["u1"].clear()
     play.exit("u1", 137)
     play.later(15)
@@ -102,8 +91,7 @@ def test_a_new_sandbox_does_not_start_it_again() -> None:
 @pytest.mark.parametrize("only_urgent", [False, True])
 @pytest.mark.parametrize("step", every_step(39))
 def test_a_kill_at_any_step_starts_it_once(step: int, only_urgent: bool) -> None:
-    play = Play(source="api", only_urgent=only_urgent)
-    play.want(a_pod())
+    play = Play(source="api", only_urgent=only_urgent).wanting(a_pod())
     play.kill_at, play.steps = step, 0
     play.want(with_debug())
     play.later(2)

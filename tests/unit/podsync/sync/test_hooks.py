@@ -22,44 +22,36 @@ def deleted(pod: Pod, grace: int) -> Pod:
 
 
 def test_the_hook_follows_the_start_and_comes_before_the_next_container() -> None:
-    play = Play()
-    play.want(a_pod(containers=[hooked(), a_container("d")]))
+    play = Play().wanting(a_pod(containers=[hooked(), a_container("d")]))
     starts = [name for name in play.log if name in ("StartContainer", "RunPostStartHook")]
     assert starts == ["StartContainer", "RunPostStartHook", "StartContainer"]
     assert play.core.tracked["u1"].saved.container("c").hook_owed == ""
 
 
 def test_a_hook_under_way_holds_the_next_start_back() -> None:
-    play = Play(hang={"RunPostStartHook"})
-    play.want(a_pod(initContainers=[hooked("s", restartPolicy="Always")]))
+    play = Play(hang={"RunPostStartHook"}).wanting(a_pod(initContainers=[hooked("s", restartPolicy="Always")]))
     play.later(300)
     assert play.running("u1") == [("s", 0)]
 
 
 def test_a_hook_without_an_answer_is_run_again() -> None:
-    play = Play(hang={"RunPostStartHook"})
-    play.want(a_pod(containers=[hooked()]))
+    play = Play(hang={"RunPostStartHook"}).wanting(a_pod(containers=[hooked()]))
     assert play.hooks == []
-    play.start()
-    play.run()
+    play.restart()
     assert play.hooks == [play.containers["u1"][0].id]
-    play.start()
-    play.run()
+    play.restart()
     assert len(play.hooks) == 1
 
 
 def test_a_hook_of_a_container_that_has_ended_is_owed_no_longer() -> None:
-    play = Play(hang={"RunPostStartHook"})
-    play.want(a_pod(containers=[hooked()], restartPolicy="Never"))
+    play = Play(hang={"RunPostStartHook"}).wanting(a_pod(containers=[hooked()], restartPolicy="Never"))
     play.exit("u1", 0)
-    play.start()
-    play.run()
+    play.restart()
     assert play.hooks == [] and play.statuses["u1"].status["phase"] == "Succeeded"
 
 
 def test_a_failed_hook_stops_the_container_with_its_grace_and_the_reason() -> None:
-    play = Play(fail_always=FAILED)
-    play.want(a_pod(containers=[hooked(lifecycle=POST | PRE)]))
+    play = Play(fail_always=FAILED).wanting(a_pod(containers=[hooked(lifecycle=POST | PRE)]))
     assert play.events[3:5] == [
         "Warning FailedPostStartHook: PostStartHook failed",
         "Normal Killing: FailedPostStartHook",
@@ -69,8 +61,7 @@ def test_a_failed_hook_stops_the_container_with_its_grace_and_the_reason() -> No
 
 
 def test_the_reason_is_shown_with_the_hooks_own_words_and_then_that_it_waits() -> None:
-    play = Play(fail_always=FAILED)
-    play.want(a_pod(containers=[hooked()]))
+    play = Play(fail_always=FAILED).wanting(a_pod(containers=[hooked()]))
     shown = [play.reason("c")[0]]
     assert shown == ["CrashLoopBackOff"], "the first restart was immediate, the second waits"
     assert play.made == [("u1", "c", 0), ("u1", "c", 1)]
@@ -80,32 +71,27 @@ def test_the_reason_is_shown_with_the_hooks_own_words_and_then_that_it_waits() -
 
 
 def test_a_failed_hook_under_never_fails_the_pod() -> None:
-    play = Play(fail_always=FAILED)
-    play.want(a_pod(containers=[hooked(), a_container("d")], restartPolicy="Never"))
+    play = Play(fail_always=FAILED).wanting(a_pod(containers=[hooked(), a_container("d")], restartPolicy="Never"))
     assert play.running("u1") == [("d", 0)]
     assert play.made == [("u1", "c", 0), ("u1", "d", 0)]
 
 
 def test_a_container_whose_hook_failed_is_stopped_and_its_hook_not_run_again_by_the_next_process() -> None:
-    play = Play(fail=dict(FAILED), hang={"KillContainer"})
-    play.want(a_pod(containers=[hooked()], restartPolicy="Never"))
+    play = Play(fail=dict(FAILED), hang={"KillContainer"}).wanting(a_pod(containers=[hooked()], restartPolicy="Never"))
     assert play.running("u1") == [("c", 0)]
-    play.start()
-    play.run()
+    play.restart()
     assert play.running("u1") == [] and play.hooks == []
 
 
 def test_a_pod_that_is_deleted_does_not_wait_for_its_hook() -> None:
-    play = Play(source="api", hang={"RunPostStartHook"})
-    play.want(a_pod(containers=[hooked()]))
+    play = Play(source="api", hang={"RunPostStartHook"}).wanting(a_pod(containers=[hooked()]))
     play.want(deleted(a_pod(containers=[hooked()]), 5))
     assert "InterruptCall RunPostStartHook" in play.log
     assert play.stops == [5] and "Warning FailedPostStartHook: PostStartHook failed" not in play.events
 
 
 def test_a_stop_of_a_pod_runs_the_hooks_of_those_that_have_one() -> None:
-    play = Play()
-    play.want(a_pod(containers=[hooked(lifecycle=PRE), a_container("d")]))
+    play = Play().wanting(a_pod(containers=[hooked(lifecycle=PRE), a_container("d")]))
     play.drop("u1")
     assert {stop.container: stop.pre_stop for stop in play.stopped} == {"c": True, "d": False}
 
@@ -119,8 +105,7 @@ def test_a_failed_probe_and_a_changed_image_run_the_hook_too() -> None:
 
 
 def test_a_pod_known_only_from_the_runtime_has_no_hooks() -> None:
-    play = Play()
-    play.want(a_pod(containers=[hooked(lifecycle=PRE)]))
+    play = Play().wanting(a_pod(containers=[hooked(lifecycle=PRE)]))
     play.wanted.clear()
     play.lose("u1")
     play.observe("u1")
@@ -128,22 +113,18 @@ def test_a_pod_known_only_from_the_runtime_has_no_hooks() -> None:
 
 
 def test_a_hook_for_which_no_time_is_left_is_not_run() -> None:
-    play = Play(hang={"KillPod"})
-    play.want(a_pod(containers=[hooked(lifecycle=PRE)]))
+    play = Play(hang={"KillPod"}).wanting(a_pod(containers=[hooked(lifecycle=PRE)]))
     play.drop("u1")
     play.wall += 40
-    play.start()
-    play.run()
+    play.restart()
     assert [(stop.pre_stop, stop.grace_seconds) for stop in play.stopped] == [(False, 2)]
 
 
 def test_after_a_restart_of_podsync_the_hook_has_what_is_left_of_the_grace() -> None:
-    play = Play(hang={"KillPod"})
-    play.want(a_pod(containers=[hooked(lifecycle=PRE)]))
+    play = Play(hang={"KillPod"}).wanting(a_pod(containers=[hooked(lifecycle=PRE)]))
     play.drop("u1")
     play.wall += 12
-    play.start()
-    play.run()
+    play.restart()
     assert [(stop.pre_stop, stop.grace_seconds, stop.hook_spent) for stop in play.stopped] == [(True, 18, 12)]
 
 
@@ -182,8 +163,7 @@ def test_a_container_whose_stop_is_interrupted_before_it_begins_has_its_hook_as_
 
 
 def test_a_stop_without_effect_is_repeated_once_a_second_though_its_hook_was_begun() -> None:
-    play = Play(deaf=True)
-    play.want(a_pod(containers=[hooked(lifecycle=PRE, livenessProbe={"exec": {}})]))
+    play = Play(deaf=True).wanting(a_pod(containers=[hooked(lifecycle=PRE, livenessProbe={"exec": {}})]))
     play.probed("u1", liveness="failure")
     play.later(10)
     assert len([call for call in play.calls if isinstance(call, KillContainer)]) == 10
@@ -209,8 +189,7 @@ def test_a_pod_that_ends_while_one_of_its_containers_is_stopped_does_not_begin_t
 
 
 def test_the_next_instance_has_its_own_hook() -> None:
-    play = Play()
-    play.want(a_pod(containers=[hooked(lifecycle=PRE, livenessProbe={"exec": {}})]))
+    play = Play().wanting(a_pod(containers=[hooked(lifecycle=PRE, livenessProbe={"exec": {}})]))
     play.probed("u1", liveness="failure")
     play.drop("u1")
     assert [stop.hook_spent for stop in play.stopped] == [-1, -1]
@@ -219,8 +198,7 @@ def test_the_next_instance_has_its_own_hook() -> None:
 
 @pytest.mark.parametrize("step", every_step(40))
 def test_a_kill_at_any_step_begins_the_pre_stop_at_most_once(step: int) -> None:
-    play = Play(only_urgent=True, listed=True, deaf=True)
-    play.want(a_pod(containers=[hooked(lifecycle=PRE)]))
+    play = Play(only_urgent=True, listed=True, deaf=True).wanting(a_pod(containers=[hooked(lifecycle=PRE)]))
     play.kill_at = play.steps + step
     play.drop("u1")
     play.later(3)

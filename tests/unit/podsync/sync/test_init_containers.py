@@ -33,13 +33,11 @@ def a_lost_sandbox(play: Play, uid: str = "u1") -> None:
         else c
         for c in play.containers[uid]
     ]
-    play.start()
-    play.run()
+    play.restart()
 
 
 def test_they_run_one_after_the_other_and_then_the_pod() -> None:
-    play = Play()
-    play.want(with_init("a", "b"))
+    play = Play().wanting(with_init("a", "b"))
     assert play.running("u1") == [("a", 0)]
     play.exit("u1", 0, "a")
     assert play.running("u1") == [("b", 0)]
@@ -51,8 +49,7 @@ def test_they_run_one_after_the_other_and_then_the_pod() -> None:
 
 
 def test_a_failed_one_is_run_again_at_once_and_then_after_a_back_off() -> None:
-    play = Play()
-    play.want(with_init("a", "b"))
+    play = Play().wanting(with_init("a", "b"))
     play.exit("u1", 1, "a")
     assert play.running("u1") == [("a", 1)]
     play.exit("u1", 1, "a")
@@ -70,12 +67,10 @@ def test_a_failed_one_is_run_again_at_once_and_then_after_a_back_off() -> None:
 
 
 def test_the_back_off_survives_a_restart_of_podsync() -> None:
-    play = Play()
-    play.want(with_init("a"))
+    play = Play().wanting(with_init("a"))
     play.exit("u1", 1, "a")
     play.exit("u1", 1, "a")
-    play.start()
-    play.run()
+    play.restart()
     play.later(9)
     assert play.running("u1") == []
     play.later(1.5)
@@ -84,15 +79,13 @@ def test_the_back_off_survives_a_restart_of_podsync() -> None:
 
 @pytest.mark.parametrize(("policy", "again"), [("Always", True), ("OnFailure", True), ("Never", False)])
 def test_whether_a_failed_one_is_run_again_is_up_to_the_pods_policy(policy: str, again: bool) -> None:
-    play = Play()
-    play.want(with_init("a", restartPolicy=policy))
+    play = Play().wanting(with_init("a", restartPolicy=policy))
     play.exit("u1", 3, "a")
     assert play.running("u1") == ([("a", 1)] if again else [])
 
 
 def test_one_that_ran_out_of_memory_has_failed_whatever_its_exit_code() -> None:
-    play = Play()
-    play.want(with_init("a"))
+    play = Play().wanting(with_init("a"))
     play.exit("u1", 0, "a", reason="OOMKilled")
     assert play.running("u1") == [("a", 1)]
     assert "KillPod" not in play.log
@@ -100,8 +93,7 @@ def test_one_that_ran_out_of_memory_has_failed_whatever_its_exit_code() -> None:
 
 @pytest.mark.parametrize("policy", ["OnFailure", "Never"])
 def test_the_policy_goes_by_the_exit_code_of_one_that_ran_out_of_memory(policy: str) -> None:
-    play = Play()
-    play.want(with_init("a", restartPolicy=policy))
+    play = Play().wanting(with_init("a", restartPolicy=policy))
     play.log.clear()
     play.exit("u1", 0, "a", reason="OOMKilled")
     assert play.log[0] == "KillPod"  # as for one that may not run again; OnFailure then makes another sandbox
@@ -109,8 +101,7 @@ def test_the_policy_goes_by_the_exit_code_of_one_that_ran_out_of_memory(policy: 
 
 
 def test_one_that_succeeded_does_not_run_again_though_the_pod_restarts_always() -> None:
-    play = Play()
-    play.want(with_init("a"))
+    play = Play().wanting(with_init("a"))
     play.exit("u1", 0, "a")
     for _ in range(2):
         play.exit("u1", 1)
@@ -120,28 +111,23 @@ def test_one_that_succeeded_does_not_run_again_though_the_pod_restarts_always() 
 
 
 def test_the_pod_goes_on_where_it_was_when_podsync_restarts() -> None:
-    play = Play()
-    play.want(with_init("a", "b"))
+    play = Play().wanting(with_init("a", "b"))
     play.exit("u1", 0, "a")
-    play.start()
-    play.run()
+    play.restart()
     assert play.running("u1") == [("b", 0)]
     assert play.made == [("u1", "a", 0), ("u1", "b", 0)]
 
 
 def test_one_that_ended_while_podsync_was_dead_is_followed_by_the_next() -> None:
-    play = Play()
-    play.want(with_init("a", "b"))
+    play = Play().wanting(with_init("a", "b"))
     gone = play.containers["u1"][0]
     play.containers["u1"][0] = replace(gone, state=ContainerState.EXITED, finished_at=int(play.wall * 1e9))
-    play.start()
-    play.run()
+    play.restart()
     assert play.running("u1") == [("b", 0)]
 
 
 def test_after_a_reboot_all_of_them_run_again_in_the_new_sandbox_under_the_next_attempts() -> None:
-    play = Play()
-    play.want(with_init("a", "b"))
+    play = Play().wanting(with_init("a", "b"))
     play.exit("u1", 0, "a")
     play.exit("u1", 0, "b")
     play.log.clear()
@@ -166,8 +152,7 @@ def test_after_a_reboot_all_of_them_run_again_in_the_new_sandbox_under_the_next_
 
 
 def test_a_sandbox_lost_while_one_runs_starts_from_the_first() -> None:
-    play = Play()
-    play.want(with_init("a", "b"))
+    play = Play().wanting(with_init("a", "b"))
     play.exit("u1", 0, "a")
     a_lost_sandbox(play)
     assert play.running("u1") == [("a", 1)]
@@ -176,8 +161,7 @@ def test_a_sandbox_lost_while_one_runs_starts_from_the_first() -> None:
 
 
 def test_a_pod_that_never_restarts_gets_no_second_sandbox_once_an_init_container_ran() -> None:
-    play = Play()
-    play.want(with_init("a", restartPolicy="Never"))
+    play = Play().wanting(with_init("a", restartPolicy="Never"))
     a_lost_sandbox(play)
     assert [s.attempt for s in play.sandboxes["u1"]] == [0]
     assert play.running("u1") == []
@@ -204,8 +188,7 @@ def test_an_image_of_a_regular_container_that_cannot_be_pulled_holds_no_other_ba
 
 
 def test_only_the_newest_run_of_each_is_kept() -> None:
-    play = Play()
-    play.want(with_init("a"))
+    play = Play().wanting(with_init("a"))
     for _ in range(3):
         play.exit("u1", 1, "a")
         play.later(45)
@@ -214,16 +197,13 @@ def test_only_the_newest_run_of_each_is_kept() -> None:
 
 
 def test_one_that_was_made_and_not_started_is_started_and_not_made_again() -> None:
-    play = Play(hang={"StartContainer"})
-    play.want(with_init("a"))
-    play.start()
-    play.run()
+    play = Play(hang={"StartContainer"}).wanting(with_init("a"))
+    play.restart()
     assert play.running("u1") == [("a", 0)] and play.made == [("u1", "a", 0)]
 
 
 def test_one_in_an_unknown_state_is_killed_and_run_again() -> None:
-    play = Play()
-    play.want(with_init("a"))
+    play = Play().wanting(with_init("a"))
     play.containers["u1"][0] = replace(play.containers["u1"][0], state=ContainerState.UNKNOWN)
     play.observe("u1")
     assert play.running("u1") == [("a", 1)]
@@ -232,8 +212,7 @@ def test_one_in_an_unknown_state_is_killed_and_run_again() -> None:
 
 
 def test_a_pod_that_is_deleted_during_them_ends_and_starts_nothing_further() -> None:
-    play = Play()
-    play.want(with_init("a", "b"))
+    play = Play().wanting(with_init("a", "b"))
     play.drop("u1")
     assert "Normal Killing: Stopping container a" in play.events
     play.later(70)
@@ -241,8 +220,7 @@ def test_a_pod_that_is_deleted_during_them_ends_and_starts_nothing_further() -> 
 
 
 def test_the_first_failure_of_the_last_one_under_never_ends_the_pod() -> None:
-    play = Play()
-    play.want(with_init("a", "b", restartPolicy="Never"))
+    play = Play().wanting(with_init("a", "b", restartPolicy="Never"))
     play.exit("u1", 0, "a")
     play.exit("u1", 2, "b")
     assert play.published["u1"].admitted.state is PodState.FINISHED
@@ -252,8 +230,7 @@ def test_the_first_failure_of_the_last_one_under_never_ends_the_pod() -> None:
 
 
 def test_before_the_first_one_ran_the_others_wait_for_the_pod_to_initialize() -> None:
-    play = Play(images=set(), fail_always={"PullImage": ("NotFound", "no such image")})
-    play.want(with_init("a"))
+    play = Play(images=set(), fail_always={"PullImage": ("NotFound", "no such image")}).wanting(with_init("a"))
     assert waiting_of(play, "a")["reason"] == "ErrImagePull"
     assert waiting_of(play, "c")["reason"] == "PodInitializing"
 
@@ -264,8 +241,7 @@ def test_before_the_first_one_ran_the_others_wait_for_the_pod_to_initialize() ->
 @pytest.mark.parametrize("listed", [False, True])
 @pytest.mark.parametrize("step", every_step(109))
 def test_a_kill_at_any_step_changes_nothing_in_the_end(step: int, listed: bool, only_urgent: bool) -> None:
-    play = Play(kill_at=step, listed=listed, only_urgent=only_urgent)
-    play.want(with_init("a", "b"))
+    play = Play(kill_at=step, listed=listed, only_urgent=only_urgent).wanting(with_init("a", "b"))
     play.later(2)
     play.exit("u1", 0, "a")
     play.later(2)
@@ -284,8 +260,7 @@ def test_a_kill_at_any_step_changes_nothing_in_the_end(step: int, listed: bool, 
 @pytest.mark.long
 @pytest.mark.parametrize("step", every_step(59))
 def test_a_kill_at_any_step_of_starting_all_over_changes_nothing_in_the_end(step: int) -> None:
-    play = Play(only_urgent=True)
-    play.want(with_init("a"))
+    play = Play(only_urgent=True).wanting(with_init("a"))
     play.exit("u1", 0, "a")
     play.steps, play.kill_at = 0, step
     a_lost_sandbox(play)
@@ -297,8 +272,7 @@ def test_a_kill_at_any_step_of_starting_all_over_changes_nothing_in_the_end(step
 
 
 def test_what_a_container_is_made_of_is_the_sandbox_that_stands() -> None:
-    play = Play()
-    play.want(with_init("a"))
+    play = Play().wanting(with_init("a"))
     a_lost_sandbox(play)
     play.exit("u1", 0, "a")
     created = [call for call in play.calls if isinstance(call, CreateContainer)]

@@ -124,8 +124,7 @@ def test_the_end_of_one_whose_pod_is_deleted_before_it_runs_again_is_shown_uncha
     pod = a_pod(restartPolicy="OnFailure")
     pod["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
     play.want(pod)
-    play.handle(play.effect(play.calls[-1]))
-    play.run()
+    play.happen(play.effect(play.calls[-1]))
     status = play.statuses["u1"].status
     assert status["phase"] == "Succeeded"
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
@@ -148,8 +147,7 @@ def test_an_image_that_the_spec_names_no_longer_makes_no_container(call: str) ->
     play.want(a_pod(containers=[a_container("c", image="old:1")]))
     held = play.calls[-1]
     play.want(a_pod(containers=[a_container("c", image="newer:1")]))
-    play.handle(play.effect(held))
-    play.run()
+    play.happen(play.effect(held))
     made = [call for call in play.calls if isinstance(call, CreateContainer)]
     assert [create.image.id for create in made] == ["sha256:newer:1"]
     assert play.running("u1") == [("c", 0)]
@@ -163,8 +161,7 @@ def test_nor_does_one_whose_creation_was_decided_before_the_spec_changed(is_perf
     done = play.effect(held) if is_performed else None
     play.want(a_pod(containers=[a_container("c", image="newer:1")]))
     failed = CallFailed(uid="u1", call=held, completed_at=play.wall, code="", text="", description="")
-    play.handle(done or replace(failed, interrupted=True))
-    play.run()
+    play.happen(done or replace(failed, interrupted=True))
     play.later(15)
     made = [call for call in play.calls if isinstance(call, CreateContainer)]
     assert [create.image.id for create in made] == ["sha256:old:1", "sha256:newer:1"]

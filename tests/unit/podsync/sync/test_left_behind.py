@@ -22,14 +22,12 @@ def status_of(play: Play) -> dict[str, Any]:
 
 def cut_off(pod: Pod, *, ends_tasks: bool = True, name: str = "c") -> Play:
     """podsync is killed in StartContainer of the container `name`; the runtime keeps a task of it."""
-    play = Play(hang={"StartContainer"}, ends_tasks=ends_tasks)
-    play.want(pod)
+    play = Play(hang={"StartContainer"}, ends_tasks=ends_tasks).wanting(pod)
     (lost,) = [c for c in play.containers["u1"] if c.name == name]
     play.containers["u1"] = [replace(c, **NEVER_RAN) if c is lost else c for c in play.containers["u1"]]
     play.tasks_left.add(lost.id)
     play.log.clear()
-    play.start()
-    play.run()
+    play.restart()
     return play
 
 
@@ -110,8 +108,7 @@ def test_a_restart_of_podsync_remembers_what_was_left_behind() -> None:
     play.later(120)
     before = len(play.events)
     play.log.clear()
-    play.start()
-    play.run()
+    play.restart()
     play.later(120)
     assert play.running("u1") == [("c", 1)] and len(play.events) == before and "RemoveContainers" not in play.log
 
@@ -156,10 +153,8 @@ MOUNTED = MountedVolumes(uid="u1", volumes={"data": MountedVolume(state=VolumeSt
 
 
 def cut_off_with_volume(*, ends_tasks: bool = True) -> Play:
-    play = Play(hang={"StartContainer"}, ends_tasks=ends_tasks)
-    play.want(with_volume())
-    play.handle(VolumesChanged(uid="u1", volumes=MOUNTED))
-    play.run()
+    play = Play(hang={"StartContainer"}, ends_tasks=ends_tasks).wanting(with_volume())
+    play.happen(VolumesChanged(uid="u1", volumes=MOUNTED))
     (lost,) = play.containers["u1"]
     play.tasks_left.add(lost.id)
     return play
@@ -170,8 +165,7 @@ def interrupt(play: Play) -> None:
     play.containers["u1"] = [replace(c, **NEVER_RAN) for c in play.containers["u1"]]
     play.log.clear()
     play.start()
-    play.handle(VolumesChanged(uid="u1", volumes=MOUNTED))
-    play.run()
+    play.happen(VolumesChanged(uid="u1", volumes=MOUNTED))
 
 
 @pytest.mark.parametrize("ends_tasks", [True, False])
@@ -239,8 +233,7 @@ def test_the_end_waits_for_an_answer_of_the_task_service_and_not_for_ever(code: 
 
 def test_what_else_runs_of_the_pod_goes_on() -> None:
     pod = a_pod(containers=[a_container("other"), a_container("c")])
-    play = Play(ends_tasks=False)
-    play.want(pod)
+    play = Play(ends_tasks=False).wanting(pod)
     other = next(c for c in play.containers["u1"] if c.name == "other")
     play.hang.add("StartContainer")
     play.exit("u1", 1)
@@ -248,8 +241,7 @@ def test_what_else_runs_of_the_pod_goes_on() -> None:
     lost = next(c for c in play.containers["u1"] if c.state is ContainerState.CREATED)
     play.containers["u1"] = [replace(c, **NEVER_RAN) if c is lost else c for c in play.containers["u1"]]
     play.tasks_left.add(lost.id)
-    play.start()
-    play.run()
+    play.restart()
     play.later(300)
     assert sorted(play.running("u1")) == [("c", lost.attempt + 1), ("other", 0)]
     assert play.stopped == [] and other.id in {c.id for c in play.containers["u1"]}
@@ -270,8 +262,7 @@ def test_what_is_left_behind_is_bounded() -> None:
         play.tasks_left |= {c.id for c in play.containers["u1"]}
         record = play.disk["u1"]
         record["starting"] = {"c": max(play.containers["u1"], key=lambda c: c.created_at).id}
-        play.start()
-        play.run()
+        play.restart()
     assert len(play.core.tracked["u1"].saved.left_behind) <= 5
 
 
@@ -284,8 +275,7 @@ def test_what_the_runtime_has_removed_since_does_not_count() -> None:
         play.containers["u1"] = [replace(runs, **NEVER_RAN)]  # the ones before have ended at last
         play.tasks_left = {runs.id}
         play.disk["u1"]["starting"] = {"c": runs.id}
-        play.start()
-        play.run()
+        play.restart()
     play.later(200)
     assert len(play.running("u1")) == 1 and len(play.core.tracked["u1"].saved.left_behind) <= 2
 

@@ -17,13 +17,11 @@ def outside(play: Play) -> None:
     """The next podsync finds the pod without its cgroup."""
     play.outside.add("u1")
     play.log.clear()
-    play.start()
-    play.run()
+    play.restart()
 
 
 def test_the_whole_pod_is_stopped_and_starts_in_a_new_sandbox() -> None:
-    play = Play()
-    play.want(a_pod(containers=[a_container("c"), a_container("d")]))
+    play = Play().wanting(a_pod(containers=[a_container("c"), a_container("d")]))
     play.events.clear()
     outside(play)
     assert play.log[:6] == ["LookAtPod", "PreparePod", "KillPod", "PreparePod", "KillPod", "RunPodSandbox"]
@@ -37,8 +35,7 @@ def test_the_whole_pod_is_stopped_and_starts_in_a_new_sandbox() -> None:
 
 
 def test_an_observation_between_two_events_counts_too() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     play.outside.add("u1")
     play.log.clear()
     play.later(95)  # the look that nothing asks for comes within 90 s
@@ -47,8 +44,7 @@ def test_an_observation_between_two_events_counts_too() -> None:
 
 
 def test_a_pod_of_which_nothing_runs_gets_its_cgroup_and_keeps_its_sandbox() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     play.exit("u1", 1)
     play.exit("u1", 1)
     assert play.running("u1") == [], "it waits"
@@ -60,8 +56,7 @@ def test_a_pod_of_which_nothing_runs_gets_its_cgroup_and_keeps_its_sandbox() -> 
 
 
 def test_a_pod_that_never_restarts_ends_and_no_cgroup_is_made_for_it() -> None:
-    play = Play()
-    play.want(a_pod(restartPolicy="Never"))
+    play = Play().wanting(a_pod(restartPolicy="Never"))
     outside(play)
     assert play.log.count("PreparePod") == 1 and play.outside == {"u1"}
     assert play.running("u1") == []
@@ -69,8 +64,7 @@ def test_a_pod_that_never_restarts_ends_and_no_cgroup_is_made_for_it() -> None:
 
 
 def test_a_kill_that_fails_is_tried_again_before_anything_is_made() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     play.fail["KillPod"] = ("Unknown", "no")
     outside(play)
     assert play.log[-1] == "KillPod" and play.running("u1") == [("c", 0)]
@@ -80,8 +74,7 @@ def test_a_kill_that_fails_is_tried_again_before_anything_is_made() -> None:
 
 
 def test_the_start_that_follows_counts_like_that_after_an_end_by_itself() -> None:
-    play = Play()
-    play.want(a_pod())
+    play = Play().wanting(a_pod())
     play.exit("u1", 1)
     play.later(30)
     outside(play)
@@ -95,12 +88,10 @@ def test_the_start_that_follows_counts_like_that_after_an_end_by_itself() -> Non
 @pytest.mark.long
 @pytest.mark.parametrize("step", every_step(42))
 def test_a_death_at_any_step_of_it_changes_nothing_in_the_end(step: int) -> None:
-    play = Play(only_urgent=True)
-    play.want(a_pod())
+    play = Play(only_urgent=True).wanting(a_pod())
     play.kill_at, play.steps = step, 0
     outside(play)
-    play.handle(TimePassed())
-    play.run()
+    play.happen(TimePassed())
     play.later(5)
     assert play.running("u1") == [("c", 1)]
     assert play.outside == set()

@@ -80,8 +80,7 @@ def test_one_that_was_created_and_did_not_run_yet_is_started() -> None:
     play.want(a_pod(restartPolicy="Never"))
     assert [c.state for c in play.containers["u1"]] == [ContainerState.CREATED]
     play.sandboxes["u1"] = [replace(s, state=SandboxState.NOTREADY) for s in play.sandboxes["u1"]]
-    play.start()
-    play.run()
+    play.restart()
     play.later(30)
     assert [name for name, _ in play.running("u1")] == ["c"]
 

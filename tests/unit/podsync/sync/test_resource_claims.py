@@ -89,8 +89,7 @@ def test_a_pod_whose_driver_is_away_says_which_and_since_when() -> None:
     assert play.core.tracked["u1"].waits_for == text
     assert condition(play) == ("False", "ResourceClaimNotPrepared", f"the pod waits for {text}")
     play.claims_listed = False
-    play.start()
-    play.run()
+    play.restart()
     assert condition(play) == ("False", "ResourceClaimNotPrepared", f"the pod waits for {text}")
     assert play.running("u1") == []
     play.list_claims()
@@ -106,8 +105,7 @@ def test_a_restart_of_either_process_starts_no_container_and_stops_none() -> Non
     volume.act()
     made = list(play.made)
     play.claims_listed = False
-    play.start()
-    play.run()
+    play.restart()
     volume.restart()
     volume.publish()
     volume.act()
@@ -152,8 +150,7 @@ def test_a_pod_that_has_ended_is_shown_so_once_its_claims_are_unprepared(restart
     volume.act()
     if restarted:
         play.claims_listed = False
-        play.start()
-        play.run()
+        play.restart()
         assert play.core.tracked["u1"].waits_for == "the list of prepared resource claims"
         assert phase(play) == "Running"
         play.list_claims()
@@ -184,8 +181,7 @@ def test_an_evicted_pod_is_shown_as_disrupted_together_with_its_end() -> None:
     play, volume = a_play()
     play.want(with_claims(GPU))
     volume.act()
-    play.handle(PodEvicted(uid="u1", message="short of memory", grace_seconds=3, disruption="evicted"))
-    play.run()
+    play.happen(PodEvicted(uid="u1", message="short of memory", grace_seconds=3, disruption="evicted"))
 
     def is_disrupted() -> bool:
         return "DisruptionTarget" in [c["type"] for c in play.statuses["u1"].status["conditions"]]
@@ -215,8 +211,7 @@ def test_while_volume_is_away_a_pod_that_has_ended_waits() -> None:
     assert phase(play) == "Running"
     volume.act()
     assert phase(play) == "Running"  # an item may be missing in a stale replica
-    play.handle(ClaimsFreshness(complete=True, stale=False))
-    play.run()
+    play.happen(ClaimsFreshness(complete=True, stale=False))
     assert "u1" not in play.published or play.published["u1"].volumes.finished
 
 
@@ -238,8 +233,7 @@ def test_without_the_gate_extended_resources_have_no_claim() -> None:
     play, volume = a_play()
     play.want(a_pod() | {"status": extended()})
     play.facts = MachineFacts(gates_off=frozenset({EXTENDED_CLAIMS}))
-    play.start()
-    play.run()
+    play.restart()
     volume.act()
     assert play.running("u1") == [("c", 0)]
     assert "status" not in play.published["u1"].volumes.pod
@@ -270,7 +264,6 @@ def test_a_record_of_a_pod_keeps_what_names_its_claims() -> None:
     volume.act()
     play.wanted.clear()
     play.sources_complete = False
-    play.start()
-    play.run()
+    play.restart()
     assert play.published["u1"].volumes.pod["status"] == created(nic="web-nic")
     assert play.core.tracked["u1"].waits_for == ""

@@ -22,8 +22,7 @@ def a_whole_pod(**spec: Any) -> Pod:
 
 
 def running_pod(**further: Any) -> Play:
-    play = Play(**further)
-    play.want(a_whole_pod())
+    play = Play(**further).wanting(a_whole_pod())
     play.exit("u1", 0, "i")
     assert sorted(play.running("u1")) == [("c", 0), ("d", 0), ("s", 0)]
     return play
@@ -92,8 +91,7 @@ def test_it_can_happen_again() -> None:
 
 
 def test_an_ephemeral_container_is_left_alone() -> None:
-    play = Play()
-    play.want(a_pod(containers=[trigger()], ephemeralContainers=[a_container("e")], restartPolicy="Never"))
+    play = Play().wanting(a_pod(containers=[trigger()], ephemeralContainers=[a_container("e")], restartPolicy="Never"))
     play.exit("u1", 88)
     assert sorted(play.running("u1")) == [("c", 1), ("e", 0)]
 

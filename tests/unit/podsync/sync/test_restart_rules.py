@@ -99,8 +99,7 @@ def test_only_a_pod_with_such_a_rule_may_ever_restart_all() -> None:
 
 
 def test_a_container_is_restarted_by_its_rule_in_a_pod_that_never_restarts() -> None:
-    play = Play()
-    play.want(a_pod(containers=[ruled("Never", rule("Restart", 42))], restartPolicy="Never"))
+    play = Play().wanting(a_pod(containers=[ruled("Never", rule("Restart", 42))], restartPolicy="Never"))
     play.exit("u1", 42)
     assert play.running("u1") == [("c", 1)]
     play.exit("u1", 1)
@@ -108,12 +107,10 @@ def test_a_container_is_restarted_by_its_rule_in_a_pod_that_never_restarts() -> 
 
 
 def test_a_rule_backs_off_like_any_restart_and_survives_a_restart_of_podsync() -> None:
-    play = Play()
-    play.want(a_pod(containers=[ruled("Never", rule("Restart", 42))], restartPolicy="Never"))
+    play = Play().wanting(a_pod(containers=[ruled("Never", rule("Restart", 42))], restartPolicy="Never"))
     play.exit("u1", 42)
     play.exit("u1", 42)
-    play.start()
-    play.run()
+    play.restart()
     assert play.reason("c")[0] == "CrashLoopBackOff"
     play.later(9)
     assert play.running("u1") == []

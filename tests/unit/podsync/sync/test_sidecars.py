@@ -29,24 +29,21 @@ def stops(play: Play) -> dict[str, tuple[str, ...]]:
 
 
 def test_one_without_a_startup_probe_lets_the_next_start_as_soon_as_it_runs() -> None:
-    play = Play()
-    play.want(with_sidecars(sidecar("s"), a_container("a")))
+    play = Play().wanting(with_sidecars(sidecar("s"), a_container("a")))
     assert play.running("u1") == [("s", 0), ("a", 0)]
     play.exit("u1", 0, "a")
     assert play.running("u1") == [("s", 0), ("c", 0)]
 
 
 def test_one_with_a_startup_probe_holds_the_next_back_until_that_succeeds() -> None:
-    play = Play()
-    play.want(with_sidecars(sidecar("s", startupProbe={"exec": {}}), a_container("a")))
+    play = Play().wanting(with_sidecars(sidecar("s", startupProbe={"exec": {}}), a_container("a")))
     assert play.running("u1") == [("s", 0)]
     play.probed("u1", "s", startup="success")
     assert play.running("u1") == [("s", 0), ("a", 0)]
 
 
 def test_the_last_one_with_a_startup_probe_holds_the_regular_containers_back() -> None:
-    play = Play()
-    play.want(with_sidecars(sidecar("s", startupProbe={"exec": {}})))
+    play = Play().wanting(with_sidecars(sidecar("s", startupProbe={"exec": {}})))
     play.later(120)
     assert play.running("u1") == [("s", 0)]
     play.probed("u1", "s", startup="success")
@@ -54,14 +51,12 @@ def test_the_last_one_with_a_startup_probe_holds_the_regular_containers_back() -
 
 
 def test_readiness_is_not_waited_for() -> None:
-    play = Play()
-    play.want(with_sidecars(sidecar("s", readinessProbe={"exec": {}})))
+    play = Play().wanting(with_sidecars(sidecar("s", readinessProbe={"exec": {}})))
     assert play.running("u1") == [("s", 0), ("c", 0)]
 
 
 def test_a_failed_startup_probe_restarts_it_within_the_grace_of_the_probe() -> None:
-    play = Play()
-    play.want(with_sidecars(sidecar("s", startupProbe={"exec": {}, "terminationGracePeriodSeconds": 3})))
+    play = Play().wanting(with_sidecars(sidecar("s", startupProbe={"exec": {}, "terminationGracePeriodSeconds": 3})))
     play.probed("u1", "s", startup="failure")
     assert (play.running("u1"), play.stops) == ([("s", 1)], [3])
     assert "Normal Killing: Init container s failed startup probe" in play.events
@@ -69,16 +64,14 @@ def test_a_failed_startup_probe_restarts_it_within_the_grace_of_the_probe() -> N
 
 def test_a_failed_liveness_probe_restarts_it_under_every_policy() -> None:
     for policy in ("Always", "Never"):
-        play = Play()
-        play.want(with_sidecars(sidecar("s", livenessProbe={"exec": {}}), restartPolicy=policy))
+        play = Play().wanting(with_sidecars(sidecar("s", livenessProbe={"exec": {}}), restartPolicy=policy))
         play.probed("u1", "s", liveness="failure")
         assert sorted(play.running("u1")) == [("c", 0), ("s", 1)]
         assert "Normal Killing: Init container s failed liveness probe" in play.events
 
 
 def test_a_restarted_prober_takes_no_start_back() -> None:
-    play = Play()
-    play.want(with_sidecars(sidecar("s", startupProbe={"exec": {}})))
+    play = Play().wanting(with_sidecars(sidecar("s", startupProbe={"exec": {}})))
     play.probed("u1", "s", startup="success")
     play.probed("u1", "s")
     play.exit("u1", 1)
@@ -87,15 +80,13 @@ def test_a_restarted_prober_takes_no_start_back() -> None:
 
 def test_one_that_ends_is_started_again_whatever_its_exit_code_and_the_pods_policy() -> None:
     for policy, code in (("Always", 0), ("Never", 0), ("OnFailure", 0), ("Never", 1)):
-        play = Play()
-        play.want(with_sidecars(sidecar("s"), restartPolicy=policy))
+        play = Play().wanting(with_sidecars(sidecar("s"), restartPolicy=policy))
         play.exit("u1", code, "s")
         assert sorted(play.running("u1")) == [("c", 0), ("s", 1)], (policy, code)
 
 
 def test_its_crash_loop_backs_off_like_any_other_and_holds_nothing_up() -> None:
-    play = Play()
-    play.want(with_sidecars(sidecar("s"), a_container("a")))
+    play = Play().wanting(with_sidecars(sidecar("s"), a_container("a")))
     play.exit("u1", 1, "s")
     play.exit("u1", 1, "s")
     assert play.reason("s")[0] == "CrashLoopBackOff"
@@ -106,16 +97,14 @@ def test_its_crash_loop_backs_off_like_any_other_and_holds_nothing_up() -> None:
 
 
 def test_one_that_ends_while_an_init_container_runs_is_started_beside_it() -> None:
-    play = Play()
-    play.want(with_sidecars(sidecar("s"), a_container("a")))
+    play = Play().wanting(with_sidecars(sidecar("s"), a_container("a")))
     play.exit("u1", 1, "s")
     assert sorted(play.running("u1")) == [("a", 0), ("s", 1)]
 
 
 @pytest.mark.parametrize(("policy", "code", "phase"), [("Never", 0, "Succeeded"), ("OnFailure", 0, "Succeeded")])
 def test_sidecars_do_not_keep_a_finished_pod_alive(policy: str, code: int, phase: str) -> None:
-    play = Play()
-    play.want(with_sidecars(sidecar("s"), restartPolicy=policy))
+    play = Play().wanting(with_sidecars(sidecar("s"), restartPolicy=policy))
     play.exit("u1", code)
     assert play.running("u1") == []
     assert play.published["u1"].admitted.state is PodState.FINISHED
@@ -125,24 +114,20 @@ def test_sidecars_do_not_keep_a_finished_pod_alive(policy: str, code: int, phase
 
 
 def test_a_pod_that_failed_ends_with_its_sidecars_and_stays_failed() -> None:
-    play = Play()
-    play.want(with_sidecars(sidecar("s"), restartPolicy="Never"))
+    play = Play().wanting(with_sidecars(sidecar("s"), restartPolicy="Never"))
     play.exit("u1", 4)
     assert play.statuses["u1"].status["phase"] == "Failed" and play.running("u1") == []
 
 
 def test_a_changed_image_restarts_it() -> None:
-    play = Play(images={"busybox:1", "busybox:2"})
-    play.want(with_sidecars(sidecar("s")))
+    play = Play(images={"busybox:1", "busybox:2"}).wanting(with_sidecars(sidecar("s")))
     play.want(with_sidecars(sidecar("s") | {"image": "busybox:2"}))
     assert sorted(play.running("u1")) == [("c", 0), ("s", 1)]
     assert "Normal Killing: Init container s definition changed" in play.events
 
 
 def test_one_that_is_added_behind_a_running_pod_is_started() -> None:
-    play = Play()
-    play.want(with_sidecars(sidecar("s")))
-    play.want(with_sidecars(sidecar("s"), sidecar("t")))
+    play = Play().wanting(with_sidecars(sidecar("s")), with_sidecars(sidecar("s"), sidecar("t")))
     assert sorted(play.running("u1")) == [("c", 0), ("s", 0), ("t", 0)]
 
 
@@ -161,29 +146,25 @@ def test_they_end_last_and_the_first_of_them_after_all_others() -> None:
 
 
 def test_a_plain_init_container_that_runs_is_stopped_at_once() -> None:
-    play = Play()
-    play.want(with_sidecars(sidecar("s"), a_container("a")))
+    play = Play().wanting(with_sidecars(sidecar("s"), a_container("a")))
     play.drop("u1")
     assert stops(play) == {"s": (), "a": ()}
 
 
 def test_the_order_is_for_whole_pods_alone() -> None:
-    play = Play()
-    play.want(with_sidecars(sidecar("s", livenessProbe={"exec": {}})))
+    play = Play().wanting(with_sidecars(sidecar("s", livenessProbe={"exec": {}})))
     play.probed("u1", "s", liveness="failure")
     assert [stop.after for stop in play.stopped] == [()]
 
 
 def test_the_hooks_of_all_begin_together() -> None:
-    play = Play()
-    play.want(with_sidecars(sidecar("s", lifecycle=SLEEP)))
+    play = Play().wanting(with_sidecars(sidecar("s", lifecycle=SLEEP)))
     play.drop("u1")
     assert {stop.container: stop.pre_stop for stop in play.stopped} == {"c": False, "s": True}
 
 
 def test_one_in_an_unknown_state_is_killed_and_started_again() -> None:
-    play = Play()
-    play.want(with_sidecars(sidecar("s")))
+    play = Play().wanting(with_sidecars(sidecar("s")))
     lost = play.containers["u1"][0]
     play.containers["u1"][0] = replace(lost, state=ContainerState.UNKNOWN)
     play.observe("u1")
