@@ -83,19 +83,19 @@ async def test_a_containers_processes_are_below_its_pods_cgroup_in_every_tree(no
     assert set(seen.values()) == {f"{cgroup}/{instance.id}"}
 
 
-async def test_a_guaranteed_pod_is_held_to_its_limits(node: Node) -> None:
-    cgroup = await cgroup_of(node, "cgroups-sure")
-    assert (cpu_share(cgroup), quota(cgroup), memory(cgroup)) == (share_of(102), "10000", str(32 << 20))
-
-
-async def test_a_burstable_pod_without_limits_has_shares_alone(node: Node) -> None:
-    cgroup = await cgroup_of(node, "cgroups-burst", "burstable")
-    assert (cpu_share(cgroup), quota(cgroup), memory(cgroup)) == (share_of(256), "", "")
-
-
-async def test_a_best_effort_pod_gets_what_others_leave(node: Node) -> None:
-    cgroup = await cgroup_of(node, "cgroups-best", "besteffort")
-    assert (cpu_share(cgroup), quota(cgroup), memory(cgroup)) == (share_of(2), "", "")
+@pytest.mark.parametrize(
+    ("name", "qos", "given"),
+    [
+        ("cgroups-sure", "", (share_of(102), "10000", str(32 << 20))),
+        ("cgroups-burst", "burstable", (share_of(256), "", "")),
+        ("cgroups-best", "besteffort", (share_of(2), "", "")),
+    ],
+)
+async def test_a_pod_is_held_to_its_limits_and_has_the_share_of_its_requests(
+    node: Node, name: str, qos: str, given: tuple[str, str, str]
+) -> None:
+    cgroup = await cgroup_of(node, name, qos)
+    assert (cpu_share(cgroup), quota(cgroup), memory(cgroup)) == given
 
 
 async def burstable_share(node: Node) -> str:

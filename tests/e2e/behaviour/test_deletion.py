@@ -10,7 +10,7 @@ import pytest_asyncio
 from shared.model.runtime import ContainerState
 from tests.e2e.behaviour.notes import Notes
 from tests.support.agents.agent import NODE
-from tests.support.agents.behaviour import Node, container, pod_of
+from tests.support.agents.behaviour import Node, pod_of
 from tests.support.runtime.stops import uptime
 from tests.support.waits.deadline import WAIT_SECONDS
 
@@ -99,17 +99,6 @@ async def test_a_second_deletion_waits_for_the_pre_stop_that_runs(node: Node, no
     await node.delete_pod("twice-pre", 40)
     await node.wait_gone("twice-pre")
     assert notes.words("twice-pre") == ["up", "pre", "pre-end", "term", "end"]
-
-
-async def test_a_pod_is_deleted_in_the_middle_of_its_post_start(node: Node, notes: Notes) -> None:
-    hooks = {"postStart": notes.hook("note hooked; sleep 1000", "in-hook")}
-    made = pod_of("in-hook", container("c", lifecycle=hooks), volumes=[notes.volume()])
-    made["spec"]["nodeName"] = NODE
-    made["spec"]["containers"][0]["volumeMounts"] = [{"name": "out", "mountPath": "/out"}]
-    await node.create(made)
-    await asyncio.to_thread(notes.wait, "in-hook", "hooked")
-    await node.delete_pod("in-hook")
-    await node.wait_gone("in-hook")
 
 
 async def test_a_pod_is_deleted_in_the_middle_of_a_pull(node: Node, notes: Notes) -> None:

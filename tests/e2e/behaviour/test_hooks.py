@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 UP, IDLE = "dying 0", "note up; exec sleep 1000000"
-ENDING = ("pre-order", "pre-fails", "pre-http", "pre-two")
+ENDING = ("pre-fails", "pre-http", "pre-two")
 
 
 @dataclass
@@ -78,7 +78,6 @@ def pods_of(notes: Notes) -> dict[str, Object]:
             notes.container("b", "note b; exec sleep 1000000", file="order"),
             volumes=[notes.volume()],
         ),
-        hooked(notes, "pre-order", grace=60, preStop=run("note pre; sleep 0.5; note pre-end", "pre-order")),
         hooked(notes, "pre-fails", grace=60, preStop=run("note pre; exit 3", "pre-fails")),
         hooked(notes, "pre-http", served, preStop={"httpGet": {"port": "web", "path": "/bye"}}),
         pod_of("hooks-pre-two", *two, grace=60, volumes=[notes.volume()]),
@@ -169,10 +168,6 @@ async def test_a_pod_is_taken_away_in_the_middle_of_its_post_start(hooks: Hooks)
 
 
 # preStop
-
-
-async def test_a_pre_stop_ends_before_the_process_gets_its_signal(hooks: Hooks) -> None:
-    assert hooks.notes.words("pre-order") == ["up", "pre", "pre-end", "term", "end"]
 
 
 async def test_a_pre_stop_that_fails_causes_an_event_and_delays_nothing(hooks: Hooks) -> None:

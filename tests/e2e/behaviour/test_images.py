@@ -27,7 +27,6 @@ pytestmark = [
 ]
 
 SECONDS = 2 * WAIT_SECONDS  # a pod of many that start at once, one pull at a time
-PRESENT = "already present on machine and can be accessed by the pod"
 
 
 class Shelf:
@@ -111,7 +110,6 @@ async def shelf(node: Node, registries: tuple[Registry, Registry]) -> AsyncItera
     await shelf.secret("images-ann", locked.auths("ann"))
     await shelf.secret("images-plain", plain)
     await shelf.secret("images-legacy", locked.auths("ann"), legacy=True)
-    await shelf.secret("images-bob", locked.auths("bob"))
     await shelf.secret("images-wrong", locked.auths("ann", "hush-hush"))
     await shelf.secret("images-elsewhere", locked.auths("ann", place="127.0.0.1:1"))
 
@@ -121,7 +119,6 @@ async def shelf(node: Node, registries: tuple[Registry, Registry]) -> AsyncItera
     await shelf.pod("images-anonymous", shelf.image("by/nobody:1"))
     await shelf.pod("images-later", shelf.image("by/later:1"), "images-none", "images-nor")
     await shelf.pod("images-shared", shelf.image("by/shared:1"), "images-ann")
-    await shelf.pod("images-bobs", shelf.image("by/bob:1"), "images-bob")
     yield shelf
     for name in shelf.pods:
         await node.delete_pod(name, 0)
@@ -165,16 +162,6 @@ async def test_missing_secrets_cause_an_event_and_once_created_serve_the_next_pu
     await shelf.ready("images-later")
 
 
-async def test_the_files_are_for_root_alone_and_no_note_is_left(shelf: Shelf) -> None:
-    await shelf.ready("images-shared")
-    await shelf.ready("images-bobs")  # the last one of the start: no file is being written any more
-    files = list((shelf.root / "image_manager/pulled").iterdir())
-    assert files
-    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
-    names = {path.name for path in files}
-    assert all(name.startswith("sha256-") for name in names)
-
-
 # A second pod and what the first has pulled
 
 
@@ -182,22 +169,6 @@ async def test_a_pod_without_the_secret_does_not_get_what_is_here(shelf: Shelf) 
     await shelf.ready("images-shared")
     await shelf.pod("images-thief", shelf.image("by/shared:1"))
     assert asks_for_credentials(await shelf.waiting("images-thief", "ErrImagePull", "ImagePullBackOff"))
-
-
-async def test_a_pod_with_the_same_secret_gets_it_without_a_pull(shelf: Shelf) -> None:
-    await shelf.ready("images-shared")
-    await shelf.pod("images-same", shelf.image("by/shared:1"), "images-ann")
-    await shelf.ready("images-same")
-    await shelf.wait_event("images-same", "Pulled", PRESENT)
-
-
-async def test_another_user_shows_the_right_by_a_pull(shelf: Shelf) -> None:
-    await shelf.ready("images-bobs")
-    await shelf.pod("images-anns", shelf.image("by/bob:1"), "images-ann")
-    await shelf.ready("images-anns")
-    await shelf.wait_event("images-anns", "Pulled", "Successfully pulled image")
-    secrets = shelf.record_of(shelf.image("by/bob:1"))["kubernetesSecrets"]
-    assert [secret["name"] for secret in secrets] == ["images-ann", "images-bob"]
 
 
 async def test_no_password_is_in_any_log_record_or_event(shelf: Shelf) -> None:

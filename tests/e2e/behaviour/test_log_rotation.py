@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import re
-import stat
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +28,6 @@ CONFIG = {
 COUNTING = f"i=0; while :; do i=$((i+1)); echo $i-{'x' * 60}; usleep 10000; done"
 PODS = {
     "logs-busy": pod_of("logs-busy", container("c", COUNTING)),
-    "logs-quiet": pod_of("logs-quiet", container("c", "echo once; exec sleep 1000000")),
     "logs-ends": pod_of(
         "logs-ends",
         # Eight times the size at which a log is rotated. A look may come between its last line and its end.
@@ -94,39 +92,6 @@ async def test_a_busy_log_is_rotated_and_packed(node: Node) -> None:
     await node.agent.wait_for(large, "packed files of a full log")
 
 
-async def test_never_more_files_than_configured(node: Node) -> None:
-    path = await log_of(node, "logs-busy")
-    [first] = await packed(node, path)
-    await node.agent.wait_for(lambda: not first.exists(), "the oldest file to go")
-    for _ in range(50):
-        names = [file.name for file in path.parent.iterdir() if not file.name.endswith(".tmp")]
-        # While a file is packed it is there twice.
-        assert len({name.removesuffix(".gz") for name in names}) <= FILES
-        await asyncio.sleep(0.02)
-
-
-async def test_the_newest_rotated_file_is_not_packed(node: Node) -> None:
-    path = await log_of(node, "logs-busy")
-    await packed(node, path)
-
-    def unpacked() -> bool:  # just before a rotation the newest one is packed
-        return not max(file.name for file in path.parent.iterdir() if file != path).endswith(".gz")
-
-    await node.agent.wait_for(unpacked, "a rotated file that is not packed")
-
-
-async def test_modes_are_kept(node: Node) -> None:
-    path = await log_of(node, "logs-busy")
-
-    def modes() -> set[int]:
-        with suppress(FileNotFoundError):  # a rotation has come between
-            return {stat.S_IMODE(file.stat().st_mode) for file in (*path.parent.glob("*.gz"), path)}
-        return set()
-
-    await packed(node, path)
-    assert len(await node.agent.wait_for(modes, "the modes of log and packed files")) == 1
-
-
 async def test_no_line_is_lost_between_the_files(node: Node) -> None:
     path = await log_of(node, "logs-busy")
     await packed(node, path)
@@ -136,12 +101,6 @@ async def test_no_line_is_lost_between_the_files(node: Node) -> None:
         return seen if seen and seen == list(range(seen[0], seen[-1] + 1)) else None
 
     await node.agent.wait_for(without_gap, "files without a gap")
-
-
-async def test_a_quiet_log_is_left_alone(node: Node) -> None:
-    await packed(node, await log_of(node, "logs-busy"))
-    quiet = await log_of(node, "logs-quiet")
-    assert list(quiet.parent.iterdir()) == [quiet]
 
 
 async def test_the_log_of_a_container_that_ended_is_rotated_no_more(node: Node) -> None:

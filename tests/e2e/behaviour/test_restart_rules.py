@@ -96,13 +96,6 @@ async def test_all_containers_start_over_in_the_same_sandbox(node: Node, notes: 
     assert condition_of(pod, "AllContainersRestarting")["status"] == "False"
 
 
-async def test_the_logs_of_those_that_were_removed_stay(node: Node, notes: Notes) -> None:
-    await asyncio.to_thread(notes.wait, "all", "again")
-    logs = node.agent.home.log_dir / "pods"
-    kept = {p.parent.name for p in logs.glob("default_rules-all-*/*/0.log")}
-    assert kept == {"i", "s", "c", "d"}
-
-
 async def test_an_ephemeral_container_is_added_to_a_pod_that_runs_and_runs_once(node: Node) -> None:
     name = "rules-ephemeral"
     await node.create(node.pod(name, "sleep", "1000000"))

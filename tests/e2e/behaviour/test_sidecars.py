@@ -1,4 +1,4 @@
-"""Sidecars on a real runtime: the gate before the next container, restarts, and the end of a pod (pods.md 5.4, 9.1)."""
+"""Sidecars on a real runtime: beside the regular container, and at the end of a pod (pods.md 5.4, 9.1)."""
 
 from typing import Any
 
@@ -26,13 +26,11 @@ def pods_of(notes: Notes) -> dict[str, Object]:
         body = {"initContainers": list(init), "volumes": [notes.volume()], **spec}
         return pod_of(f"sidecar-{name}", notes.container("c", main, file=name), grace=5, **body)
 
-    def sidecar(file: str, **fields: object) -> Object:
-        return notes.container("s", UP, file=file, restartPolicy="Always", **fields)
+    def sidecar(file: str) -> Object:
+        return notes.container("s", UP, file=file, restartPolicy="Always")
 
-    opens = {"exec": {"command": ["test", "-e", "/out/gate.go"]}, "periodSeconds": 1, "failureThreshold": 300}
     pods = [
         pod("beside", MAIN, sidecar("beside"), notes.container("a", "note a", file="beside")),
-        pod("gate", MAIN, sidecar("gate", startupProbe=opens), notes.container("a", "note a", file="gate")),
         pod("done", "note c-up; sleep 1; note c-done", sidecar("done"), restartPolicy="Never"),
     ]
     return {p["metadata"]["name"]: p for p in pods}
@@ -44,19 +42,6 @@ async def test_it_runs_before_the_next_and_beside_the_regular_container(node: No
     shown = status_of(pod, "s")
     assert "running" in shown["state"] and (shown["started"], shown["ready"]) == (True, True)
     assert "s" in [s["name"] for s in pod["status"]["initContainerStatuses"]]
-
-
-async def test_its_startup_probe_holds_the_next_back_until_it_succeeds(node: Node, notes: Notes) -> None:
-    def up(pod: Object) -> object:
-        return (status_of(pod, "s").get("state") or {}).get("running")
-
-    pod = await node.wait_static("sidecar-gate", up, "to run its sidecar")
-    assert pod["status"]["phase"] == "Pending" and status_of(pod, "s")["started"] is False
-    assert await notes.wait_words("gate", 1) == ["s-up"] and await node.instances("sidecar-gate", "a") == []
-    (notes.directory / "gate.go").touch()
-    pod = await node.wait_phase("sidecar-gate", "Running")
-    assert await notes.wait_words("gate", 3) == ["s-up", "a", "c-up"]
-    assert status_of(pod, "s")["started"] is True
 
 
 async def test_it_does_not_keep_a_finished_pod_alive(node: Node, notes: Notes) -> None:
