@@ -28,6 +28,11 @@ def sidecar(name: str, **fields: Any) -> Json:
     return spec(name, restartPolicy="Always", **fields)
 
 
+def specs_of(statuses: tuple[Json, ...]) -> tuple[Json, ...]:
+    """A container of the spec for each; `s` is a sidecar."""
+    return tuple(sidecar("s") if status["name"] == "s" else spec(status["name"]) for status in statuses)
+
+
 def a_record(
     *regular: Json,
     init: tuple[Json, ...] = (),

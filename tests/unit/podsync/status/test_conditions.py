@@ -17,14 +17,14 @@ from tests.unit.podsync.status.status_shapes import (
     instance,
     running,
     see,
-    sidecar,
     spec,
+    specs_of,
     status_now,
     waiting,
 )
 
 Json = dict[str, Any]
-C, INIT, NEXT, S = spec("c"), spec("i"), spec("j"), sidecar("s")
+C, INIT, NEXT = spec("c"), spec("i"), spec("j")
 RULES = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}}]
 
 
@@ -58,47 +58,39 @@ def _not(reason: str, word: str, names: str, unknown: str) -> tuple[str, str, st
     return "False", reason, of_unknown + (", " if unknown and names else "") + of_others
 
 
-INITIALIZED = (
-    ("no init containers", "Pending", (), (), (waiting("c"),), ("True", "", "")),
-    ("no init containers, over", "Succeeded", (), (), (ended("c"),), ("True", "PodCompleted", "")),
-    ("no init containers, failed", "Failed", (), (), (ended("c", 1),), ("True", "", "")),
-    ("nothing has a status", "Pending", (INIT,), (), (), ("False", "UnknownContainerStatuses", "")),
-    ("one waits", "Pending", (INIT,), (waiting("i"),), (waiting("c"),), incomplete("i")),
-    ("two wait", "Pending", (INIT, NEXT), (waiting("i"), waiting("j")), (waiting("c"),), incomplete("i j")),
-    (
-        "the list shrinks",
-        "Pending",
-        (INIT, NEXT),
-        (done("i"), running("j", ready=False)),
-        (waiting("c"),),
-        incomplete("j"),
-    ),
-    ("one has no status", "Pending", (INIT, NEXT), (done("i"),), (waiting("c"),), incomplete("", unknown="j")),
-    ("one of each", "Pending", (INIT, NEXT), (waiting("j"),), (waiting("c"),), incomplete("j", unknown="i")),
-    ("all are done", "Pending", (INIT, NEXT), (done("i"), done("j")), (waiting("c"),), ("True", "", "")),
-    ("one failed for good", "Failed", (INIT,), (ended("i", 3),), (waiting("c"),), incomplete("i")),
+# Name, phase, statuses of init and regular containers, the condition; and the specs of the init containers where not
+# each has a status.
+INITIALIZED: tuple[tuple[Any, ...], ...] = (
+    ("no init containers", "Pending", (), (waiting("c"),), ("True", "", "")),
+    ("no init containers, over", "Succeeded", (), (ended("c"),), ("True", "PodCompleted", "")),
+    ("no init containers, failed", "Failed", (), (ended("c", 1),), ("True", "", "")),
+    ("nothing has a status", "Pending", (), (), ("False", "UnknownContainerStatuses", ""), (INIT,)),
+    ("one waits", "Pending", (waiting("i"),), (waiting("c"),), incomplete("i")),
+    ("two wait", "Pending", (waiting("i"), waiting("j")), (waiting("c"),), incomplete("i j")),
+    ("the list shrinks", "Pending", (done("i"), running("j", ready=False)), (waiting("c"),), incomplete("j")),
+    ("one has no status", "Pending", (done("i"),), (waiting("c"),), incomplete("", unknown="j"), (INIT, NEXT)),
+    ("one of each", "Pending", (waiting("j"),), (waiting("c"),), incomplete("j", unknown="i"), (INIT, NEXT)),
+    ("all are done", "Pending", (done("i"), done("j")), (waiting("c"),), ("True", "", "")),
+    ("one failed for good", "Failed", (ended("i", 3),), (waiting("c"),), incomplete("i")),
     (
         "a regular container runs, whatever became of them",
         "Running",
-        (INIT,),
         (waiting("i"),),
         (running("c"),),
         ("True", "", ""),
     ),
-    ("a regular container has ended", "Running", (INIT,), (waiting("i"),), (ended("c", 1),), ("True", "", "")),
+    ("a regular container has ended", "Running", (waiting("i"),), (ended("c", 1),), ("True", "", "")),
     (
         "a regular container waits after a run",
         "Pending",
-        (INIT,),
         (running("i", ready=False),),
         (waiting("c", last=1),),
         incomplete("i"),
     ),
-    ("succeeded", "Succeeded", (INIT,), (done("i"),), (ended("c"),), ("True", "PodCompleted", "")),
+    ("succeeded", "Succeeded", (done("i"),), (ended("c"),), ("True", "PodCompleted", "")),
     (
         "a sidecar that runs and has not started",
         "Pending",
-        (S,),
         (running("s", started=False),),
         (waiting("c"),),
         incomplete("s"),
@@ -106,26 +98,19 @@ INITIALIZED = (
     (
         "a sidecar that has started, ready or not",
         "Pending",
-        (S,),
         (running("s", ready=False),),
         (waiting("c"),),
         ("True", "", ""),
     ),
-    (
-        "a sidecar, then a plain one",
-        "Pending",
-        (S, INIT),
-        (running("s"), waiting("i")),
-        (waiting("c"),),
-        incomplete("i"),
-    ),
+    ("a sidecar, then a plain one", "Pending", (running("s"), waiting("i")), (waiting("c"),), incomplete("i")),
 )
 
 
 def test_initialized(subtests: pytest.Subtests) -> None:
-    for name, phase, specs, init, regular, wanted in INITIALIZED:
+    for name, phase, init, regular, wanted, *specs in INITIALIZED:
         with subtests.test(name):
-            assert of(a_record(C, init=specs), phase, init=init, regular=regular)["Initialized"] == wanted
+            record = a_record(C, init=specs[0] if specs else specs_of(init))
+            assert of(record, phase, init=init, regular=regular)["Initialized"] == wanted
 
 
 def test_initialized_once_true_stays() -> None:
@@ -133,47 +118,32 @@ def test_initialized_once_true_stays() -> None:
     assert of(record, init=(waiting("i"),), regular=(waiting("c"),))["Initialized"] == ("True", "", "")
 
 
-READY = (
-    ("nothing has a status", "Pending", (), (), (), ("False", "UnknownContainerStatuses", "")),
-    ("it waits", "Pending", (), (), (waiting("c"), waiting("b")), unready("c b")),
-    ("one of two is ready", "Running", (), (), (running("c"), running("b", ready=False)), unready("b")),
-    ("one has no status", "Pending", (), (), (running("c"),), unready("", unknown="b")),
-    ("one of each", "Pending", (), (), (waiting("c"),), unready("c", unknown="b")),
-    ("all are ready", "Running", (), (), (running("c"), running("b")), ("True", "", "")),
-    ("succeeded", "Succeeded", (), (), (ended("c"), ended("b")), ("False", "PodCompleted", "")),
-    ("failed", "Failed", (), (), (ended("c", 1), ended("b")), ("False", "PodFailed", "")),
-    (
-        "plain init containers do not count",
-        "Running",
-        (INIT,),
-        (waiting("i"),),
-        (running("c"), running("b")),
-        ("True", "", ""),
-    ),
-    (
-        "a sidecar counts, and comes first",
-        "Pending",
-        (S,),
-        (waiting("s"),),
-        (waiting("c"), running("b")),
-        unready("s c"),
-    ),
+READY: tuple[tuple[Any, ...], ...] = (
+    ("nothing has a status", "Pending", (), (), ("False", "UnknownContainerStatuses", "")),
+    ("it waits", "Pending", (), (waiting("c"), waiting("b")), unready("c b")),
+    ("one of two is ready", "Running", (), (running("c"), running("b", ready=False)), unready("b")),
+    ("one has no status", "Pending", (), (running("c"),), unready("", unknown="b")),
+    ("one of each", "Pending", (), (waiting("c"),), unready("c", unknown="b")),
+    ("all are ready", "Running", (), (running("c"), running("b")), ("True", "", "")),
+    ("succeeded", "Succeeded", (), (ended("c"), ended("b")), ("False", "PodCompleted", "")),
+    ("failed", "Failed", (), (ended("c", 1), ended("b")), ("False", "PodFailed", "")),
+    ("plain init containers do not count", "Running", (waiting("i"),), (running("c"), running("b")), ("True", "", "")),
+    ("a sidecar counts, and comes first", "Pending", (waiting("s"),), (waiting("c"), running("b")), unready("s c")),
     (
         "a sidecar that is not ready",
         "Running",
-        (S,),
         (running("s", ready=False),),
         (running("c"), running("b")),
         unready("s"),
     ),
-    ("a sidecar that is", "Running", (S,), (running("s"),), (running("c"), running("b")), ("True", "", "")),
+    ("a sidecar that is", "Running", (running("s"),), (running("c"), running("b")), ("True", "", "")),
 )
 
 
 def test_ready(subtests: pytest.Subtests) -> None:
-    for name, phase, specs, init, regular, wanted in READY:
+    for name, phase, init, regular, wanted in READY:
         with subtests.test(name):
-            found = of(a_record(C, spec("b"), init=specs), phase, init=init, regular=regular)
+            found = of(a_record(C, spec("b"), init=specs_of(init)), phase, init=init, regular=regular)
             assert found["ContainersReady"] == wanted
             assert found["Ready"] == wanted
 
@@ -197,17 +167,13 @@ class TestReadinessGates:
             ),
         )
 
-    def test_one_is_not_true(self) -> None:
-        record = self.given({"type": "example.com/a", "status": "True"}, {"type": "example.com/b", "status": "Unknown"})
-        assert of(record, "Running", regular=(running("c"),))["Ready"] == (
-            "False",
-            "ReadinessGatesNotReady",
-            'the status of pod readiness gate "example.com/b" is not "True", but Unknown',
-        )
-
-    def test_both_are_true(self) -> None:
-        record = self.given({"type": "example.com/a", "status": "True"}, {"type": "example.com/b", "status": "True"})
-        assert of(record, "Running", regular=(running("c"),))["Ready"] == ("True", "", "")
+    def test_one_is_not_true_and_then_both_are(self) -> None:
+        text = 'the status of pod readiness gate "example.com/b" is not "True", but Unknown'
+        for status, wanted in (("Unknown", ("False", "ReadinessGatesNotReady", text)), ("True", ("True", "", ""))):
+            record = self.given(
+                {"type": "example.com/a", "status": "True"}, {"type": "example.com/b", "status": status}
+            )
+            assert of(record, "Running", regular=(running("c"),))["Ready"] == wanted
 
     def test_containers_ready_comes_first(self) -> None:
         assert of(self.given(), "Running", regular=(running("c", ready=False),))["Ready"][1] == "ContainersNotReady"
@@ -237,25 +203,23 @@ class TestSandbox:
 class TestAllContainersRestarting:
     RULED = spec("c", restartPolicy="Never", restartPolicyRules=RULES)
 
-    def test_a_pod_without_such_a_rule_has_no_such_condition(self) -> None:
-        assert "AllContainersRestarting" not in of(a_record(C), regular=(running("c"),))
-
-    def test_false_while_nothing_of_the_kind_happens(self) -> None:
-        found = of(a_record(self.RULED), "Running", regular=(running("c"),))
-        assert found["AllContainersRestarting"] == ("False", "", "")
-
-    def test_true_while_all_restart(self) -> None:
-        found = of(a_record(self.RULED, restarting_all=True), "Running", regular=(ended("c", 88),))
-        assert found["AllContainersRestarting"] == (
-            "True",
-            "RestartAllContainersStarted",
-            "container exited with restart policy rule",
-        )
-
-    @pytest.mark.parametrize(("phase", "reason"), [("Succeeded", "PodCompleted"), ("Failed", "PodFailed")])
-    def test_false_when_the_pod_is_over(self, phase: str, reason: str) -> None:
-        found = of(a_record(self.RULED, restarting_all=True), phase, regular=(ended("c", 1),))
-        assert found["AllContainersRestarting"] == ("False", reason, "")
+    @pytest.mark.parametrize(
+        ("container", "restarting", "phase", "regular", "wanted"),
+        [
+            (C, False, "Running", running("c"), None),
+            (RULED, False, "Running", running("c"), ("False", "", "")),
+            (RULED, True, "Running", ended("c", 88),
+             ("True", "RestartAllContainersStarted", "container exited with restart policy rule")),
+            (RULED, True, "Succeeded", ended("c", 1), ("False", "PodCompleted", "")),
+            (RULED, True, "Failed", ended("c", 1), ("False", "PodFailed", "")),
+        ],
+        ids=["no such rule", "none restarts", "all restart", "over", "failed"],
+    )  # fmt: skip
+    def test_it_is_true_while_all_restart(
+        self, container: Json, restarting: bool, phase: str, regular: Json, wanted: tuple[str, str, str] | None
+    ) -> None:
+        found = of(a_record(container, restarting_all=restarting), phase, regular=(regular,))
+        assert found.get("AllContainersRestarting") == wanted
 
     def test_it_alone_has_no_generation(self) -> None:
         record = a_record(self.RULED, generation=3)

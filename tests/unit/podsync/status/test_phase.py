@@ -19,29 +19,23 @@ from tests.unit.podsync.status.status_shapes import (
     see,
     sidecar,
     spec,
+    specs_of,
     status_now,
     waiting,
 )
 
 Json = dict[str, Any]
 C, D = spec("c"), spec("d")
-INIT, NEXT = spec("i"), spec("j")
-S = sidecar("s")
-RULED = spec(
-    "c",
-    restartPolicy="Never",
-    restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}],
-)
-ALL = spec(
-    "c",
-    restartPolicy="Never",
-    restartPolicyRules=[{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}}],
-)
-INIT_RULED = spec(
-    "i",
-    restartPolicy="Never",
-    restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}],
-)
+INIT, S = spec("i"), sidecar("s")
+
+
+def ruled(name: str, code: int, action: str = "Restart") -> Json:
+    """A container that never restarts but where it exits with this code."""
+    rule = {"action": action, "exitCodes": {"operator": "In", "values": [code]}}
+    return spec(name, restartPolicy="Never", restartPolicyRules=[rule])
+
+
+RULED, ALL, INIT_RULED = ruled("c", 42), ruled("c", 88, "RestartAllContainers"), ruled("i", 42)
 
 
 def starting_sidecar() -> Json:
@@ -63,8 +57,8 @@ class Row:
     regular: tuple[Json, ...] = ()
     init: tuple[Json, ...] = ()
     policy: str = "Always"
-    specs: tuple[Json, ...] = (C,)
-    init_specs: tuple[Json, ...] = ()
+    specs: tuple[Json, ...] = ()  # those of the regular statuses where none are named, and `c` where there are none
+    init_specs: tuple[Json, ...] = ()  # those of the init statuses where none are named
     over: bool = False
     source: str = "api"
     instances: tuple[str, ...] = ()  # regular containers that have an instance in the sandbox
@@ -77,11 +71,11 @@ ROWS = (
     Row("a container without a status is not known", "Pending", ()),
     Row("a container with an empty state has not begun", "Pending", (waiting("c") | {"state": {}},)),
     Row("a container that runs makes it Running", "Running", (running("c"),)),
-    Row("one of two still waits", "Pending", (running("c"), waiting("d")), specs=(C, D)),
+    Row("one of two still waits", "Pending", (running("c"), waiting("d"))),
     Row("one of two is not known", "Pending", (running("c"),), specs=(C, D)),
-    Row("both run", "Running", (running("c"), running("d")), specs=(C, D)),
-    Row("one runs, one has ended", "Running", (running("c"), ended("d")), policy="Never", specs=(C, D)),
-    Row("one runs, one has failed for good", "Running", (running("c"), ended("d", 1)), policy="Never", specs=(C, D)),
+    Row("both run", "Running", (running("c"), running("d"))),
+    Row("one runs, one has ended", "Running", (running("c"), ended("d")), policy="Never"),
+    Row("one runs, one has failed for good", "Running", (running("c"), ended("d", 1)), policy="Never"),
     Row("ended well and will start again", "Running", (ended("c"),)),
     Row("failed and will start again", "Running", (ended("c", 1),)),
     Row("in crash-loop back-off it counts as stopped, not as waiting", "Running", (waiting("c", last=1),)),
@@ -89,17 +83,11 @@ ROWS = (
     Row("OnFailure, exit 0", "Succeeded", (ended("c"),), policy="OnFailure"),
     Row("OnFailure, exit 1", "Running", (ended("c", 1),), policy="OnFailure"),
     Row("OnFailure, waits after exit 1", "Running", (waiting("c", last=1),), policy="OnFailure"),
-    Row(
-        "OnFailure, one well, one to be tried again",
-        "Running",
-        (ended("c"), ended("d", 1)),
-        policy="OnFailure",
-        specs=(C, D),
-    ),
-    Row("OnFailure, both well", "Succeeded", (ended("c"), ended("d")), policy="OnFailure", specs=(C, D)),
+    Row("OnFailure, one well, one to be tried again", "Running", (ended("c"), ended("d", 1)), policy="OnFailure"),
+    Row("OnFailure, both well", "Succeeded", (ended("c"), ended("d")), policy="OnFailure"),
     Row("Never, exit 0", "Succeeded", (ended("c"),), policy="Never"),
     Row("Never, exit 1", "Failed", (ended("c", 1),), policy="Never"),
-    Row("Never, one of two failed", "Failed", (ended("c"), ended("d", 1)), policy="Never", specs=(C, D)),
+    Row("Never, one of two failed", "Failed", (ended("c"), ended("d", 1)), policy="Never"),
     Row("Never, one well and one not known", "Pending", (ended("c"),), policy="Never", specs=(C, D)),
     Row(
         "Never, vanished after it had run: stopped, and never a success",
@@ -107,13 +95,7 @@ ROWS = (
         (waiting("c", last=0),),
         policy="Never",
     ),
-    Row(
-        "Never, one well and one that has yet to start",
-        "Pending",
-        (ended("c"), waiting("d")),
-        policy="Never",
-        specs=(C, D),
-    ),
+    Row("Never, one well and one that has yet to start", "Pending", (ended("c"), waiting("d")), policy="Never"),
     # rules of containers
     Row("a rule restarts this exit code", "Running", (ended("c", 42),), policy="Never", specs=(RULED,)),
     Row("no rule names this exit code", "Failed", (ended("c", 1),), policy="Never", specs=(RULED,)),
@@ -128,49 +110,16 @@ ROWS = (
     Row("an exit that restarts all", "Running", (ended("c", 88),), policy="Never", specs=(ALL,)),
     Row("taken away so that all restart", "Running", (purged("c"),), policy="Never", specs=(ALL,)),
     # init containers
-    Row("the init container waits", "Pending", (waiting("c"),), (waiting("i"),), init_specs=(INIT,)),
+    Row("the init container waits", "Pending", (waiting("c"),), (waiting("i"),)),
     Row("the init container has no status", "Pending", (running("c"),), (), init_specs=(INIT,)),
-    Row("the init container runs", "Pending", (waiting("c"),), (running("i"),), init_specs=(INIT,)),
-    Row(
-        "one init container is done, one to come",
-        "Pending",
-        (waiting("c"),),
-        (ended("i"), waiting("j")),
-        init_specs=(INIT, NEXT),
-    ),
-    Row(
-        "all init containers are done, the container waits",
-        "Pending",
-        (waiting("c"),),
-        (ended("i"),),
-        init_specs=(INIT,),
-    ),
-    Row("all are done and it runs", "Running", (running("c"),), (ended("i"),), init_specs=(INIT,)),
-    Row(
-        "an init container failed for good",
-        "Failed",
-        (waiting("c"),),
-        (ended("i", 3),),
-        policy="Never",
-        init_specs=(INIT,),
-    ),
-    Row(
-        "failed for good, shown as waiting",
-        "Failed",
-        (waiting("c"),),
-        (waiting("i", last=3),),
-        policy="Never",
-        init_specs=(INIT,),
-    ),
-    Row("failed and tried again, Always", "Pending", (waiting("c"),), (ended("i", 3),), init_specs=(INIT,)),
-    Row(
-        "failed and tried again, OnFailure",
-        "Pending",
-        (waiting("c"),),
-        (waiting("i", last=3),),
-        policy="OnFailure",
-        init_specs=(INIT,),
-    ),
+    Row("the init container runs", "Pending", (waiting("c"),), (running("i"),)),
+    Row("one init container is done, one to come", "Pending", (waiting("c"),), (ended("i"), waiting("j"))),
+    Row("all init containers are done, the container waits", "Pending", (waiting("c"),), (ended("i"),)),
+    Row("all are done and it runs", "Running", (running("c"),), (ended("i"),)),
+    Row("an init container failed for good", "Failed", (waiting("c"),), (ended("i", 3),), policy="Never"),
+    Row("failed for good, shown as waiting", "Failed", (waiting("c"),), (waiting("i", last=3),), policy="Never"),
+    Row("failed and tried again, Always", "Pending", (waiting("c"),), (ended("i", 3),)),
+    Row("failed and tried again, OnFailure", "Pending", (waiting("c"),), (waiting("i", last=3),), policy="OnFailure"),
     Row(
         "failed, and a rule of its own runs it again",
         "Pending",
@@ -186,20 +135,8 @@ ROWS = (
         (ended("i", 1),),
         init_specs=(INIT_RULED,),
     ),
-    Row(
-        "waits after a success: no reason to be Pending",
-        "Running",
-        (running("c"),),
-        (waiting("i", last=0),),
-        init_specs=(INIT,),
-    ),
-    Row(
-        "an init container runs again after a new sandbox",
-        "Pending",
-        (waiting("c", last=0),),
-        (running("i"),),
-        init_specs=(INIT,),
-    ),
+    Row("waits after a success: no reason to be Pending", "Running", (running("c"),), (waiting("i", last=0),)),
+    Row("an init container runs again after a new sandbox", "Pending", (waiting("c", last=0),), (running("i"),)),
     Row(
         "the init container was taken away so that all restart",
         "Running",
@@ -207,7 +144,6 @@ ROWS = (
         (purged("i"),),
         policy="Never",
         specs=(ALL,),
-        init_specs=(INIT,),
     ),
     # sidecars
     Row(
@@ -215,16 +151,14 @@ ROWS = (
         "Pending",
         (waiting("c", last=1),),
         (starting_sidecar(),),
-        init_specs=(S,),
     ),
-    Row("the sidecar runs, the container waits", "Pending", (waiting("c"),), (running("s"),), init_specs=(S,)),
-    Row("the sidecar and the container run", "Running", (running("c"),), (running("s"),), init_specs=(S,)),
+    Row("the sidecar runs, the container waits", "Pending", (waiting("c"),), (running("s"),)),
+    Row("the sidecar and the container run", "Running", (running("c"),), (running("s"),)),
     Row(
         "the sidecar starts again beside running containers",
         "Running",
         (running("c"),),
         (starting_sidecar(),),
-        init_specs=(S,),
         instances=("c",),
     ),
     Row(
@@ -232,65 +166,35 @@ ROWS = (
         "Pending",
         (waiting("c", last=137),),
         (starting_sidecar(),),
-        init_specs=(S,),
     ),
-    Row(
-        "the sidecar waits for its first start",
-        "Pending",
-        (running("c"),),
-        (waiting("s"),),
-        init_specs=(S,),
-        instances=("c",),
-    ),
-    Row("the sidecar crashed and waits", "Running", (running("c"),), (waiting("s", last=1),), init_specs=(S,)),
-    Row(
-        "the sidecar has ended beside a running container",
-        "Running",
-        (running("c"),),
-        (ended("s", 1),),
-        init_specs=(S,),
-    ),
+    Row("the sidecar waits for its first start", "Pending", (running("c"),), (waiting("s"),), instances=("c",)),
+    Row("the sidecar crashed and waits", "Running", (running("c"),), (waiting("s", last=1),)),
+    Row("the sidecar has ended beside a running container", "Running", (running("c"),), (ended("s", 1),)),
     Row("no status of the sidecar: not known", "Pending", (running("c"),), (), init_specs=(S,)),
-    Row(
-        "a sidecar that runs on keeps the pod Running",
-        "Running",
-        (ended("c"),),
-        (running("s"),),
-        policy="Never",
-        init_specs=(S,),
-    ),
+    Row("a sidecar that runs on keeps the pod Running", "Running", (ended("c"),), (running("s"),), policy="Never"),
     Row(
         "the containers are done and the sidecar has ended",
         "Succeeded",
         (ended("c"),),
         (ended("s", 137),),
         policy="Never",
-        init_specs=(S,),
     ),
-    Row(
-        "a container failed and the sidecar has ended",
-        "Failed",
-        (ended("c", 1),),
-        (ended("s"),),
-        policy="Never",
-        init_specs=(S,),
-    ),
-    Row("a sidecar never fails the pod", "Pending", (waiting("c"),), (ended("s", 1),), policy="Never", init_specs=(S,)),
+    Row("a container failed and the sidecar has ended", "Failed", (ended("c", 1),), (ended("s"),), policy="Never"),
+    Row("a sidecar never fails the pod", "Pending", (waiting("c"),), (ended("s", 1),), policy="Never"),
     Row(
         "first a sidecar, then an init container that failed",
         "Failed",
         (waiting("c"),),
         (running("s"), ended("i", 1)),
         policy="Never",
-        init_specs=(S, INIT),
     ),
     # a pod that is over
     Row("over, all ended well, whatever the policy", "Succeeded", (ended("c"),), over=True),
     Row("over, one was killed", "Failed", (ended("c", 137),), over=True),
-    Row("over, one well and one killed", "Failed", (ended("c"), ended("d", 143)), over=True, specs=(C, D)),
-    Row("over, one vanished", "Failed", (ended("c"), waiting("d", last=137)), over=True, specs=(C, D)),
+    Row("over, one well and one killed", "Failed", (ended("c"), ended("d", 143)), over=True),
+    Row("over, one vanished", "Failed", (ended("c"), waiting("d", last=137)), over=True),
     Row("over before anything had started", "Failed", (waiting("c"),), over=True),
-    Row("over while it initialised", "Failed", (waiting("c"),), (ended("i", 1),), over=True, init_specs=(INIT,)),
+    Row("over while it initialised", "Failed", (waiting("c"),), (ended("i", 1),), over=True),
     Row("a static pod that has ended is not Succeeded", "Running", (ended("c"),), over=True, source="file"),
     Row("a static pod is never made to fail", "Pending", (waiting("c"),), over=True, source="file"),
     Row("a static pod that ended by itself", "Succeeded", (ended("c"),), policy="Never", over=True, source="file"),
@@ -324,7 +228,8 @@ def test_phase(subtests: pytest.Subtests) -> None:
         with subtests.test(row.name.replace(" ", "-")):
             fields = dict(row.record)
             api_status = fields.pop("api_status", {})
-            record = a_record(*row.specs, init=row.init_specs, policy=row.policy, source=row.source, **fields)
+            specs, init = row.specs or specs_of(row.regular) or (C,), row.init_specs or specs_of(row.init)
+            record = a_record(*specs, init=init, policy=row.policy, source=row.source, **fields)
             record.api_status = api_status
             see(record, *(instance(name) for name in row.instances))
             statuses = ContainerStatuses(init=row.init, regular=row.regular)

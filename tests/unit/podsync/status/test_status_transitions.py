@@ -8,6 +8,7 @@ from bus.messages.podsync import PodState
 from services.podsync.core.pod.saved import SavedContainer
 from services.podsync.core.status.status_transitions import illegally_restarted, withheld
 from shared.model.frozen_copy import replace
+from shared.model.runtime import Container
 from tests.unit.podsync.status.status_shapes import (
     ChangingRecord,
     a_record,
@@ -96,15 +97,12 @@ class TestTerminalPhase:
         assert record.status["phase"] == "Running"
         assert "terminated" in shown(record.status, "c")["state"]
 
-    @pytest.mark.parametrize("state", [PodState.TERMINATED, PodState.FINISHED])
-    def test_it_is_shown_afterwards(self, state: PodState) -> None:
+    @pytest.mark.parametrize(
+        ("state", "api"), [(PodState.TERMINATED, ""), (PodState.FINISHED, ""), (PodState.SYNC, "Succeeded")]
+    )
+    def test_it_is_shown_afterwards_and_where_the_api_server_has_it_already(self, state: PodState, api: str) -> None:
         record = self.a_finished_pod(state)
-        status_now(record)
-        assert record.status["phase"] == "Succeeded"
-
-    def test_what_the_api_server_has_already_is_shown(self) -> None:
-        record = self.a_finished_pod(PodState.SYNC)
-        record.api_status = {"phase": "Succeeded"}
+        record.api_status = {"phase": api} if api else {}
         status_now(record)
         assert record.status["phase"] == "Succeeded"
 
@@ -129,32 +127,31 @@ class TestOver:
         }
         assert status["phase"] == "Failed"
 
-    def test_ends_that_are_known_stay(self) -> None:
-        status = self.over(see(a_record(spec("c"), spec("d")), instance("c", "EXITED")))
-        assert self.states(status) == {"c": 0, "d": 137}
-
     def test_a_pod_that_never_initialised_shows_its_containers_waiting(self) -> None:
         record = see(a_record(spec("c"), init=(spec("i"),), policy="Never"), instance("i", "EXITED", code=3))
         status = self.over(record)
         assert self.states(status) == {"i": 3, "c": None}
         assert shown(status, "c")["state"] == {"waiting": {"reason": "PodInitializing"}}
 
-    def test_init_containers_after_the_last_that_started_wait(self) -> None:
-        inits = (spec("i"), spec("j"), spec("k"))
-        record = see(a_record(spec("c"), init=inits), instance("i", "EXITED"), instance("j", "EXITED", code=1))
-        assert self.states(self.over(record)) == {"i": 0, "j": 1, "k": None, "c": None}
-
-    def test_the_first_init_container_has_an_end_in_any_case(self) -> None:
-        status = self.over(a_record(spec("c"), init=(spec("i"), spec("j"))))
-        assert self.states(status) == {"i": 137, "j": None, "c": None}
-
-    def test_one_that_is_missing_before_one_that_started(self) -> None:
-        record = see(a_record(spec("c"), init=(spec("i"), spec("j"))), instance("j", "EXITED"))
-        assert self.states(self.over(record)) == {"i": 137, "j": 0, "c": 137}
-
-    def test_the_last_init_container_done_means_initialised(self) -> None:
-        record = see(a_record(spec("c"), init=(spec("i"),)), instance("i", "EXITED"))
-        assert self.states(self.over(record)) == {"i": 0, "c": 137}
+    @pytest.mark.parametrize(
+        ("regular", "inits", "instances", "states"),
+        [
+            ("cd", "", [instance("c", "EXITED")], {"c": 0, "d": 137}),
+            ("c", "ijk", [instance("i", "EXITED"), instance("j", "EXITED", code=1)],
+             {"i": 0, "j": 1, "k": None, "c": None}),
+            ("c", "ij", [], {"i": 137, "j": None, "c": None}),
+            ("c", "ij", [instance("j", "EXITED")], {"i": 137, "j": 0, "c": 137}),
+            ("c", "i", [instance("i", "EXITED")], {"i": 0, "c": 137}),
+        ],
+        ids=["an end that is known stays", "init containers after the last that started wait",
+             "the first init container has an end in any case", "one is missing before one that started",
+             "the last init container done means initialised"],
+    )  # fmt: skip
+    def test_the_states_at_the_end(
+        self, regular: str, inits: str, instances: list[Container], states: dict[str, int | None]
+    ) -> None:
+        record = a_record(*map(spec, regular), init=tuple(map(spec, inits)))
+        assert self.states(self.over(see(record, *instances))) == states
 
     def test_a_container_that_was_left_waiting_after_a_run_means_initialised(self) -> None:
         record = a_record(spec("c"), spec("d"), init=(spec("i"),))
