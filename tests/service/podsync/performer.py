@@ -8,6 +8,7 @@ from typing import Any
 
 from bus.messages.device_plugins import DeviceResource
 from bus.messages.pleg import RuntimeHandler
+from bus.messages.volume import MountedVolume, MountedVolumes
 from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls, calls_over
 from services.podsync.adapters.device_requests import DeviceRequests
 from services.podsync.adapters.node_facts_reader import read_node_facts, read_node_resources
@@ -64,6 +65,7 @@ class Performer:
         clock: ManualClock | None = None,
         subpaths: Subpaths = _NO_SUBPATHS,
         devices: DeviceRequests | None = None,
+        volumes: Mapping[str, MountedVolume] | None = None,
     ) -> None:
         self.clock = clock or ManualClock()
         self.runtime = FakeRuntime(self.clock, images=["busybox:1"])
@@ -91,6 +93,7 @@ class Performer:
             watch_pull=lambda *_: nullcontext(),
         )
         self.pod = pod
+        self.volumes = MountedVolumes(uid=UID, volumes=dict(volumes)) if volumes is not None else None
         self.placement = NOT_PLACED
         self.resources: dict[str, DeviceResource] = {}
         self.resources_known = True
@@ -163,7 +166,7 @@ class Performer:
             name="web",
             namespace="shop",
             pod=self.pod,
-            volumes=None,
+            volumes=self.volumes,
             placement=self.placement,
             sandbox_of=dict.fromkeys(self.ids.values(), self.sandbox),
             host_ips=("127.0.0.1",),

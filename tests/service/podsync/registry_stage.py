@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bus.messages.status import IssuedToken
 from services.podsync.adapters.images.image_pulls import ImagePulls, InspectedImage, PulledImage
 from services.podsync.core.cri.environment import ReferencedObject
@@ -33,6 +35,11 @@ class Secrets(NoCluster):
         """A secret of namespace `ns` with this user, whose password is `<user>-word`."""
         auths = {place: {"username": user, "password": f"{user}-word"}}
         self.put(name, "kubernetes.io/dockerconfigjson", ".dockerconfigjson", json.dumps({"auths": auths}), uid=uid)
+
+    def add_users(self, *names: str) -> None:
+        """A secret for each of these users, with the user's name."""
+        for name in names:
+            self.add(name, name)
 
     def put(self, name: str, kind: str, key: str, content: str, *, uid: str = "") -> None:
         """A secret with this content."""
@@ -80,6 +87,10 @@ class PullStage:
         self.runtime, self.cluster = Registry(clock, pullable=[IMAGE]), Secrets()
         self.live()
 
+    def only(self, *users: str) -> None:
+        """Let the registry serve these users alone."""
+        self.runtime.users = frozenset(users)
+
     def live(self) -> None:
         """Start it again."""
         own: dict[str, Any] = {"serialize_image_pulls": True, "registry_pull_qps": 0, **self.config}
@@ -113,3 +124,11 @@ def pod(*secrets: str, uid: str = "p1", account: str = "", **metadata: Any) -> O
     if account:
         spec["serviceAccountName"] = account
     return {"metadata": {"namespace": "ns", "name": "p", "uid": uid, **metadata}, "spec": spec}
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PullStage:
+    """One without credentials of this machine."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return PullStage(tmp_path)

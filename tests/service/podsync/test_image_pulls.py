@@ -12,20 +12,11 @@ from services.podsync.adapters.images.image_pulls import ImageCallError
 from services.podsync.core.cri.environment import ReferencedObject
 from shared.cri.interface import RuntimeCallError
 from tests.fakes.memory_bus import ManualClock
-from tests.service.podsync.registry_stage import IMAGE, REFUSED, REGISTRY, PullStage, pod
+from tests.service.podsync.registry_stage import IMAGE, REFUSED, REGISTRY, PullStage, pod, stage
+
+__all__ = ["stage"]
 
 MISSING = "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed."
-
-
-@pytest.fixture
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PullStage:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
-    return PullStage(tmp_path)
-
-
-def only(stage: PullStage, *users: str) -> None:
-    stage.runtime.users = frozenset(users)
 
 
 # Credentials
@@ -47,17 +38,15 @@ async def test_the_request_has_the_pods_annotations_and_the_credential(stage: Pu
 
 
 async def test_credentials_are_tried_in_the_pods_order_until_one_works(stage: PullStage) -> None:
-    for name in ("a", "b", "c"):
-        stage.cluster.add(name, name)
-    only(stage, "b", "c")
+    stage.cluster.add_users("a", "b", "c")
+    stage.only("b", "c")
     await stage.pull(pod("a", "b", "c"))
     assert (stage.runtime.calls_refused, stage.tried()) == (["a"], ["b"])
 
 
 async def test_the_error_lists_the_answer_to_each_credential_and_no_pull_is_anonymous(stage: PullStage) -> None:
-    for name in ("a", "b"):
-        stage.cluster.add(name, name)
-    only(stage)
+    stage.cluster.add_users("a", "b")
+    stage.only()
     with pytest.raises(RuntimeCallError) as error:
         await stage.pull(pod("a", "b"))
     assert str(error.value) == f"[{REFUSED} of a, {REFUSED} of b]"
@@ -66,9 +55,8 @@ async def test_the_error_lists_the_answer_to_each_credential_and_no_pull_is_anon
 
 async def test_an_intent_stays_where_one_of_the_answers_is_missing(tmp_path: Path, stage: PullStage) -> None:
     """The runtime may have the image all the same, and no pod may use it without a record."""
-    for name in ("a", "b"):
-        stage.cluster.add(name, name)
-    only(stage, "b")
+    stage.cluster.add_users("a", "b")
+    stage.only("b")
     stage.runtime.fail("PullImage", "Unavailable", "the connection is closed", times=1)
     with pytest.raises(RuntimeCallError):
         await stage.pull(pod("a", "b"))
@@ -76,8 +64,7 @@ async def test_an_intent_stays_where_one_of_the_answers_is_missing(tmp_path: Pat
 
 
 async def test_a_repeated_error_is_reported_once(stage: PullStage) -> None:
-    for name in ("a", "b"):
-        stage.cluster.add(name, name)
+    stage.cluster.add_users("a", "b")
     stage.runtime.fail("PullImage", "NotFound", "no such image", times=2)
     with pytest.raises(RuntimeCallError) as error:
         await stage.pull(pod("a", "b"))
@@ -95,7 +82,7 @@ async def test_secrets_that_do_not_match_are_not_tried(stage: PullStage) -> None
 async def test_the_nodes_own_credentials_come_after_the_pods(stage: PullStage, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"auths": {REGISTRY: {"username": "node", "password": "x"}}}))
     stage.cluster.add("a", "ann")
-    only(stage, "node")
+    stage.only("node")
     await stage.pull(pod("a"))
     assert (stage.runtime.calls_refused, stage.tried()) == (["ann"], ["node"])
     assert stage.files("pulled")[0]["credentialMapping"] == {f"{REGISTRY}/app": {"nodePodsAccessible": True}}
@@ -120,7 +107,7 @@ async def test_missing_secrets_are_reported_once_and_the_pull_goes_on(
 
 
 async def test_missing_secrets_are_reported_with_a_pull_that_fails(stage: PullStage) -> None:
-    only(stage)
+    stage.only()
     with pytest.raises(ImageCallError) as error:
         await stage.pull(pod("a"), policy="Always")
     assert error.value.warnings == (("FailedToRetrieveImagePullSecret", MISSING.format("a")),)
@@ -176,25 +163,15 @@ async def test_as_many_pulls_as_allowed_go_side_by_side(tmp_path: Path, most: in
     await asyncio.gather(*pulls)
 
 
-async def test_pulls_over_the_rate_fail_at_once(tmp_path: Path) -> None:
-    stage = PullStage(tmp_path, ManualClock(), registry_pull_qps=1, registry_burst=2)
-    await stage.pull(pod())
-    await stage.pull(pod())
-    with pytest.raises(RuntimeCallError, match=r"^pull QPS exceeded$"):
-        await stage.pull(pod())
-    assert stage.files("pulling") == []
-
-
 async def test_a_pull_counts_once_for_the_rate_however_many_credentials_it_tries(tmp_path: Path) -> None:
     stage = PullStage(tmp_path, ManualClock(), registry_pull_qps=1, registry_burst=2)
-    for name in ("a", "b", "good"):
-        stage.cluster.add(name, name)
-    only(stage, "good")
+    stage.cluster.add_users("a", "b", "good")
+    stage.only("good")
     for _ in range(2):
         await stage.pull(pod("a", "b", "good"))
     with pytest.raises(RuntimeCallError, match=r"^pull QPS exceeded$"):
         await stage.pull(pod("a", "b", "good"))
-    assert stage.tried() == ["good", "good"]
+    assert (stage.tried(), stage.files("pulling")) == (["good", "good"], [])
 
 
 # Who may use what is here

@@ -11,26 +11,17 @@ from services.podsync.adapters.images.image_record_files import ImageRecordFiles
 from services.podsync.core.images.image_records import PulledRecord, file_name
 from shared.cri.interface import ImageStatus, RuntimeCallError
 from tests.fakes.runtime import FakeRuntime
-from tests.service.podsync.registry_stage import IMAGE, REGISTRY, PullStage, pod
+from tests.service.podsync.registry_stage import IMAGE, REGISTRY, PullStage, pod, stage
 from tests.service.podsync.stage import on_stage
+
+__all__ = ["stage"]
 
 GONE = f"{REGISTRY}/gone:1"
 
 
-@pytest.fixture
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PullStage:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
-    return PullStage(tmp_path)
-
-
-def only(stage: PullStage, *users: str) -> None:
-    stage.runtime.users = frozenset(users)
-
-
 async def test_what_was_pulled_with_a_secret_is_not_for_a_pod_without_it(stage: PullStage) -> None:
     stage.cluster.add("a", "ann")
-    only(stage, "ann")
+    stage.only("ann")
     await stage.pull(pod("a"))
     assert await stage.may_use(pod("a"))
     assert not await stage.may_use(pod())
@@ -53,7 +44,7 @@ async def test_an_image_that_was_here_before_is_for_all_pods(stage: PullStage) -
 
 async def test_the_same_credential_in_another_secret_is_a_right_that_is_remembered(stage: PullStage) -> None:
     stage.cluster.add("a", "ann")
-    only(stage, "ann")
+    stage.only("ann")
     await stage.pull(pod("a"))
     stage.cluster.add("copy", "ann")
     assert await stage.may_use(pod("copy"))
@@ -61,20 +52,9 @@ async def test_the_same_credential_in_another_secret_is_a_right_that_is_remember
     assert await stage.may_use(pod("copy")), "it was remembered by its name"
 
 
-async def test_the_same_secret_with_another_credential_keeps_the_right(stage: PullStage) -> None:
-    stage.cluster.add("a", "ann")
-    only(stage, "ann")
-    await stage.pull(pod("a"))
-    stage.cluster.add("a", "new")
-    assert await stage.may_use(pod("a"))
-    stage.cluster.add("a", "newer", uid="made-again")
-    assert not await stage.may_use(pod("a"))
-
-
 async def test_the_registry_decides_where_a_right_is_not_known(stage: PullStage) -> None:
-    for name in ("a", "b"):
-        stage.cluster.add(name, name)
-    only(stage, "a", "b")
+    stage.cluster.add_users("a", "b")
+    stage.only("a", "b")
     await stage.pull(pod("a"))
     assert not await stage.may_use(pod("b"))
     await stage.pull(pod("b"))
@@ -326,10 +306,10 @@ async def test_a_look_at_what_was_just_pulled_may_fail(stage: PullStage) -> None
 async def test_no_secret_is_in_a_log_a_record_or_an_error(stage: PullStage, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(0)
     stage.cluster.add("a", "ann")
-    only(stage, "unknown-user")
+    stage.only("unknown-user")
     with pytest.raises(RuntimeCallError) as error:
         await stage.pull(pod("a"))
-    only(stage, "ann")
+    stage.only("ann")
     await stage.pull(pod("a"))
     found = await stage.inspect(pod("a"))
     files = b"".join(path.read_bytes() for path in stage.directory.rglob("*") if path.is_file()).decode()

@@ -1,16 +1,13 @@
-"""Containers that podsync kills itself, on the bus and over a runtime: what the next start waits for, across deaths,
-and pods that run outside of their cgroup."""
+"""Containers that podsync kills itself, on the bus and over a runtime: those of a pod outside of its cgroup."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bus.messages.pleg import ProbeResults
 from shared.host import cgroup_layout
 from shared.host.cgroup_layout import Hierarchies
-from shared.model.probes import ProbeResult
-from shared.model.runtime import Container, ContainerState
+from shared.model.runtime import Container
 from tests.service.podsync.stage import Stage, on_stage
 from tests.service.podsync.test_podsync_service import a_pod
 
@@ -25,42 +22,8 @@ def shown(stage: Stage, uid: str) -> dict[str, Any]:
     return statuses[0]
 
 
-def waits(stage: Stage, uid: str) -> str:
-    """The message of a container in its crash-loop back-off, "" for any other."""
-    waiting = (shown(stage, uid).get("state") or {}).get("waiting") or {}
-    return str(waiting.get("message", "")) if waiting.get("reason") == "CrashLoopBackOff" else ""
-
-
 async def restarted(stage: Stage, uid: str, count: int) -> None:
     await stage.until(lambda: shown(stage, uid).get("restartCount") == count)
-
-
-async def fail_probe(stage: Stage, uid: str) -> None:
-    """pleg reports that the running instance has failed its liveness probe."""
-    newest = (await instances(stage, uid))[0]
-    assert newest.state is ContainerState.RUNNING
-    stage.probed.put(newest.id, ProbeResults(pod_uid=uid, container="c", liveness=ProbeResult.FAILURE))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("dies", [False, True], ids=["in one process", "podsync dies after each kill"])
-async def test_the_third_kill_by_a_probe_is_the_first_to_wait(tmp_path: Path, dies: bool) -> None:
-    async with on_stage(tmp_path) as stage:
-        uid = stage.want(a_pod())
-        for count in (1, 2):
-            await stage.until(lambda: stage.running(uid))
-            await fail_probe(stage, uid)
-            await restarted(stage, uid, count)
-            if dies:
-                await stage.restart()
-        await stage.until(lambda: stage.running(uid))
-        await fail_probe(stage, uid)
-        for _ in range(2):
-            await stage.until(lambda: waits(stage, uid))
-            assert waits(stage, uid).startswith("back-off 10s restarting failed container=c")
-            assert shown(stage, uid)["restartCount"] == 2
-            assert stage.runtime.methods().count("CreateContainer") == 3
-            await stage.restart()
 
 
 async def test_a_pod_found_outside_of_its_cgroup_is_stopped_first_and_one_inside_is_left_alone(

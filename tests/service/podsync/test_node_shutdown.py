@@ -160,22 +160,6 @@ async def test_volumes_whose_driver_is_gone_delay_the_others_by_the_time_of_thei
 
 
 @pytest.mark.long
-async def test_a_container_that_ignores_sigterm_is_killed_after_its_grace_and_then_the_next_group_stops(
-    tmp_path: Path,
-) -> None:
-    async with shutting_stage(tmp_path) as stage:
-        await stage.pods_that_run(low=0, high=1000)
-        hung = stage.runtime.hang("StopContainer")
-        stage.signal()
-        await stage.until(hung.reached.is_set)
-        assert stage.runtime.requests("StopContainer")[0]["timeout"] == 5  # then the runtime kills it: of 60 s, its own
-        assert stage.runs() == ["high", "low"]
-        hung.release.set()
-        await stage.until(lambda: stage.shown().over)
-        assert (stage.stopped(), stage.shown().unfinished) == (["low", "high"], ())
-
-
-@pytest.mark.long
 async def test_a_second_signal_gives_no_group_more_time(tmp_path: Path) -> None:
     async with shutting_stage(tmp_path, periods={0: 10, 100: 60}) as stage:
         await stage.pods_that_run(low=0, high=1000)
@@ -261,15 +245,6 @@ async def test_a_pod_whose_turn_had_not_come_when_the_machine_went_off_runs_agai
             await stage.start()
         stage.observed()
         await stage.until(lambda: stage.status("high")["phase"] == "Failed")
-
-
-@pytest.mark.long
-async def test_after_a_power_cut_a_pod_ends_by_its_restart_policy(tmp_path: Path) -> None:
-    async with shutting_stage(tmp_path) as stage:
-        stage.want(a_pod("low", restartPolicy="Never"), "api")
-        await stage.until(lambda: stage.running("low"))
-        await boot_again(stage)
-        await stage.until(lambda: stage.status("low")["phase"] == "Failed")
 
 
 @pytest.mark.long
@@ -373,18 +348,4 @@ async def test_a_kill_while_the_cancellation_is_saved_leaves_no_pod_stopped(step
             await stage.kill()
         await stage.start()
         stage.observed()
-        await stage.until(lambda: stage.running("low"))
-
-
-@pytest.mark.long
-async def test_a_process_that_starts_after_the_cancellation_lets_the_pods_run_again(tmp_path: Path) -> None:
-    async with shutting_stage(tmp_path) as stage:
-        await stage.pods_that_run(low=0)
-        stage.signal()
-        await stage.until(lambda: stage.shown().over)
-        await stage.restart()
-        stage.observed()
-        await stage.until(lambda: stage.shown().over)
-        assert stage.runs() == []
-        stage.signal(in_progress=False)
         await stage.until(lambda: stage.running("low"))

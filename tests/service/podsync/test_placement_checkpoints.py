@@ -1,4 +1,5 @@
-"""podsync and the file of exclusive CPUs: it keeps what an earlier kubelet wrote there, and writes for the next one."""
+"""podsync and exclusive CPUs: it keeps what an earlier kubelet wrote into their file, and writes there for the
+next one; it counts a pod that gets some once, with its verdict."""
 
 import asyncio
 import shutil
@@ -24,6 +25,7 @@ from tests.service.podsync.test_podsync_service import a_pod
 from tests.support.machines.numa import NumaMachine
 from tests.support.waits.deadline import WAIT_SECONDS
 
+CPU_MANAGER, TOPOLOGY_MANAGER = "kubelet_cpu_manager_pinning", "kubelet_topology_manager_admission"
 STATIC: dict[str, Any] = {"cpu_manager_policy": "static", "kube_reserved": {"cpu": "500m"}}
 GIVEN = frozenset({3})
 LEFT_BY_GO = CpuState(policy="static", shared_pool=frozenset({0, 1, 2}), containers={"u1": {"c": GIVEN}})
@@ -37,10 +39,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def guaranteed(uid: str) -> dict[str, Any]:
+def guaranteed(uid: str, cpus: str = "1") -> dict[str, Any]:
     pod = a_pod(uid)
     pod["metadata"]["name"] = uid
-    amounts = {"cpu": "1", "memory": "32Mi"}
+    amounts = {"cpu": cpus, "memory": "32Mi"}
     pod["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
     return pod
 
@@ -139,3 +141,22 @@ async def test_a_write_that_fails_is_a_trouble_until_it_succeeds(
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+def counted(stage: Stage) -> list[float]:
+    """Return the counts of pods, of containers that requested CPUs, and of those that could not get them."""
+    names = (f"{TOPOLOGY_MANAGER}_requests_total", f"{CPU_MANAGER}_requests_total", f"{CPU_MANAGER}_errors_total")
+    return [stage.counted(name)[()][0] for name in names]
+
+
+@pytest.mark.long
+async def test_a_pod_is_counted_with_its_verdict_and_not_again_after_a_restart(tmp_path: Path) -> None:
+    async with on_stage(tmp_path, **STATIC) as stage:
+        assert counted(stage) == [0, 0, 0]
+        await stage.run_pod(guaranteed("u1"))
+        assert counted(stage) == [1, 1, 0]
+        stage.want(guaranteed("u2", "3"))  # two CPUs are left
+        await stage.until(lambda: counted(stage) == [2, 2, 1])
+        await stage.restart()
+        stage.want(guaranteed("u3"))
+        await stage.until(lambda: counted(stage) == [1, 1, 0])

@@ -1,4 +1,5 @@
-"""What podsync's workers report to the watchdog: one without progress is overdue, one that waits for a call is not."""
+"""The workers of pods: to the watchdog one without progress is overdue, and one that waits for a call is not; an
+interrupt before the call was sent interrupts it."""
 
 import asyncio
 import threading
@@ -9,10 +10,11 @@ import pytest
 from bus.messages.podsync import PodState
 from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.controllers.pod_workers import PodWorkers
-from services.podsync.core.pod.events import Event
+from services.podsync.core.pod.events import CallFailed, Event
 from services.podsync.core.pod.instructions import (
     Call,
     ContainerStop,
+    InterruptCall,
     KillContainer,
     PublishAdmitted,
     PullImage,
@@ -142,4 +144,16 @@ async def test_a_worker_without_anything_to_do_is_never_overdue(stage: Stage) ->
     await asyncio.sleep(0)
     stage.pass_time(DAY)
     assert stage.deadlines.overdue() is None
+    await stage.workers.close()
+
+
+async def test_a_call_that_is_given_up_before_it_is_on_its_way_is_not_waited_for(stage: Stage) -> None:
+    stage.performer.runtime.hang("PullImage")
+    stage.workers.add(UID, PullImage(uid=UID, container="c", image="busybox:2", sandbox_attempt=0))
+    stage.workers.add(UID, InterruptCall(uid=UID))
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not stage.outcomes:
+            await asyncio.sleep(0)
+    [event] = stage.outcomes
+    assert isinstance(event, CallFailed) and event.interrupted
     await stage.workers.close()

@@ -3,13 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from bus.messages.podsync import PodState
 from bus.messages.resource_claims import ClaimDevice, ClaimState, PodClaim, PodClaims
-from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, on_stage
-from tests.service.podsync.test_podsync_service import a_pod, the_container
+from tests.service.podsync.test_podsync_service import a_pod
 
 DRIVER = "gpu.example.com"
 
@@ -57,26 +53,3 @@ async def test_a_container_is_created_with_its_devices_once_the_claim_is_prepare
         put_claim(stage, uid, ClaimState.PREPARED)
         await stage.until(lambda: stage.running(uid))
         assert created(stage) == [[{"name": "example.com/gpu=r0"}]]
-
-
-@pytest.mark.long
-async def test_a_running_pod_survives_restarts_of_podsync_and_of_volume_and_waits_with_its_end(tmp_path: Path) -> None:
-    runtime = FakeRuntime(images=["busybox:1"])
-    async with on_stage(tmp_path, runtime) as stage:
-        uid = stage.want(with_claim(restartPolicy="Never"), source="api")
-        put_claim(stage, uid, ClaimState.PREPARED)
-        await stage.until(lambda: stage.running(uid))
-        container = await the_container(stage, uid)
-        await stage.restart()
-        await stage.until(lambda: uid in stage.volumes.state and stage.running(uid))
-        assert await the_container(stage, uid) == container
-
-        stage.desired.delete(uid)
-        await stage.until(lambda: stage.volumes.state[uid].state is PodState.TERMINATED)
-        put_claim(stage, uid, ClaimState.UNPREPARING)
-        await stage.restart()
-        await stage.until(lambda: uid in stage.volumes.state)
-        assert stage.volumes.state[uid].state is PodState.TERMINATED
-        assert stage.status(uid).get("phase") in (None, "Running")
-        stage.claims.delete(uid, "unprepared")
-        await stage.until(lambda: stage.volumes.state[uid].finished)

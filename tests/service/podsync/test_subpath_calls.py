@@ -4,13 +4,11 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bus.messages.volume import (
     MountedVolume,
-    MountedVolumes,
     PreparedSubpath,
     PrepareSubpath,
     ReleaseSubpaths,
@@ -21,7 +19,6 @@ from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.pod.call_results import ContainerCreated
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import StartContainer
-from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
@@ -58,11 +55,8 @@ class Begun(Performer):
         spec = a_container(env=[{"name": "WHO", "value": "me"}], volumeMounts=MOUNTS, terminationMessagePath="")
         pod = a_pod(spec, enableServiceLinks=True, volumes=[{"name": "data", "emptyDir": {}}])
         self.volume = Volume()
-        super().__init__(directory, pod, subpaths=self.volume)
-
-    def view(self) -> Any:
         data = MountedVolume(state=VolumeState.MOUNTED, host_path="/data")
-        return replace(super().view(), volumes=MountedVolumes(uid=UID, volumes={"data": data}))
+        super().__init__(directory, pod, subpaths=self.volume, volumes={"data": data})
 
 
 async def test_paths_are_expanded_asked_for_and_mounted(tmp_path: Path) -> None:
