@@ -20,7 +20,7 @@ from tests.process.silences import Silences
 from tests.process.supervised import CHECKOUT, eventually
 from tests.support.installed.lacking import require_command
 from tests.support.machines.installed_machine import InstalledMachine
-from tests.support.machines.installed_node import CONTAINERD
+from tests.support.machines.installed_node import CONTAINERD, LOGIN
 from tests.support.machines.release_build import build_release, checkout_of_the_first_release, packed, relabelled
 from tests.support.machines.systemd_machine import KERNEL_SETTINGS
 from tests.support.waits.deadline import WAIT_SECONDS
@@ -358,11 +358,29 @@ def test_a_purge_removes_the_state_of_pods_that_have_ended(machine: InstalledMac
     machine.must("sh", "-c", _START_SHIM, "sh", "idle", CONTAINERD)
     machine.must("sh", "-c", _START_SHIM, "sh", "of-another", "/run/containerd/containerd.sock")
     assert {"idle", "of-another"} <= shims(machine)
-    machine.must("sh", "-c", "echo bulkhead bulkhead/remove-state boolean true | debconf-set-selections")
-    dpkg(machine, "--purge", "bulkhead")
+    shown = answered(machine, "[yes/no]", "yes", "dpkg", "--force-unsafe-io", "--purge", "bulkhead")
+    assert "Remove the state of the Bulkhead node agent?" in shown
     for place in ("/var/lib/bulkhead", "/var/log/bulkhead", "/run/bulkhead", "/etc/bulkhead", "/opt/bulkhead"):
         assert not machine.path(place).exists(), place
     eventually(lambda: shims(machine) == {"of-another"}, "the purge has ended the shim of the embedded containerd")
+
+
+def answered(machine: InstalledMachine, question: str, answer: str, *command: str) -> str:
+    """Run a command in there on a terminal, answer its question, and return what the terminal shows."""
+    script = ("script", "--quiet", "--return", f"--command={' '.join(command)}", "/dev/null")
+    line = machine.inside("env", "-i", *LOGIN, "TERM=dumb", *script)
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as terminal:
+        assert terminal.stdin is not None and terminal.stdout is not None
+        shown = b""
+        while question.encode() not in shown:
+            read = terminal.stdout.read(4096)
+            assert read, (command, shown)
+            shown += read
+        terminal.stdin.write(f"{answer}\n".encode())
+        while read := terminal.stdout.read(4096):
+            shown += read
+    assert terminal.returncode == 0, (command, shown)
+    return shown.decode()
 
 
 def shims(machine: InstalledMachine) -> set[str]:

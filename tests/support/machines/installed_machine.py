@@ -55,19 +55,15 @@ class InstalledMachine(InstalledNode, SystemdMachine):
 
     def call(self, *command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         """Run a command in there as a login of root would, without a terminal."""
-        return self.captured(*self.login(*command, **environment))
+        line = self.login(*command, **environment)
+        return subprocess.run(
+            line, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=10 * WAIT_SECONDS
+        )
 
     def login(self, *command: str, **environment: str) -> list[str]:
         """Return the command line that runs a command in there with the environment of a login of root."""
         variables = [*LOGIN, "DEBIAN_FRONTEND=noninteractive", *(f"{k}={v}" for k, v in environment.items())]
         return self.inside("env", "-i", *variables, *command)
-
-    @staticmethod
-    def captured(*command: str) -> "subprocess.CompletedProcess[str]":
-        """Run a command out here, with nothing to read; return its output."""
-        return subprocess.run(
-            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=10 * WAIT_SECONDS
-        )
 
     def last_lines(self) -> str:
         """Return the end of the journal of systemd and its units."""

@@ -65,22 +65,6 @@ def reload(machine: InstalledNode) -> None:
     assert machine.show("bulkhead", "MainPID") == before, before
 
 
-def boot(machine: InstalledNode, change: Callable[[], None]) -> None:
-    """A boot starts the agent, which starts the pod once more. `change`: a reboot or a power cut, until the machine
-    answers again."""
-    [before], tasks, began = machine.pods(), machine.tasks(), time.monotonic()
-    change()
-    print(f"the machine answers {time.monotonic() - began:.1f} s after the end of the boot before")
-    eventually(lambda: machine.show("bulkhead", "ActiveState") == {"ActiveState": "active"}, "active", machine.within)
-    assert machine.show("bulkhead", "NRestarts") == {"NRestarts": "0"}, machine.last_lines()
-    machine.must("bulkhead", "status", f"--wait-ready={machine.within:g}")
-    _wait_until_it_runs(machine)
-    print(f"the pod runs {time.monotonic() - began:.1f} s after the end of the boot before")
-    [after] = machine.pods()
-    assert (after["uid"], after["restarts"]) == (before["uid"], before["restarts"] + 1), (before, after)
-    assert not _ids(tasks) & _ids(machine.tasks()), "the containers of the boot before"
-
-
 def upgrade(machine: InstalledNode, package: str) -> None:
     """Check that apt installs a later version over a running agent: another agent with the same containers."""
     before = machine.version(), machine.show("bulkhead", "MainPID")
@@ -100,12 +84,6 @@ def remove(machine: InstalledNode) -> set[str]:
     return tasks
 
 
-def the_state_stays(machine: InstalledNode) -> None:
-    """Check what a purge leaves whose question was not answered with yes: the state, and no configuration."""
-    assert machine.exists("/var/lib/bulkhead/kubelet/pods")
-    assert not machine.exists("/etc/bulkhead/kubelet.yaml")
-
-
 def install_again(machine: InstalledNode, package: str, tasks: set[str]) -> None:
     """Check that a later installation continues with the containers (`tasks`) that a removal has left."""
     machine.apt("install", package)
@@ -120,17 +98,12 @@ def end_the_pod(machine: InstalledNode) -> None:
     eventually(lambda: not machine.states() and not machine.tasks(), "the pod has ended", machine.within)
 
 
-def nothing_is_left(machine: InstalledNode) -> None:
-    """Check that a purge whose question was answered with yes leaves nothing."""
-    for place in _PLACES:
-        assert not machine.exists(place), place
-
-
 def purge(machine: InstalledNode) -> None:
     """Check that a purge whose question is answered with yes leaves nothing in a machine whose pods have ended."""
     machine.must("sh", "-c", f"echo {ANSWER} | debconf-set-selections")
     machine.apt("purge", "bulkhead")
-    nothing_is_left(machine)
+    for place in _PLACES:
+        assert not machine.exists(place), place
     # Debian's containerd is a package of its own.
     shown = {
         "cgroups": machine.must("find", "/sys/fs/cgroup", "-name", "kubepods*"),
@@ -167,7 +140,3 @@ def _wait_until_it_runs(machine: InstalledNode) -> None:
         eventually(runs, "the pod runs", machine.within)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{machine.call('bulkhead', 'explain', POD).stdout[-4000:]}") from error
-
-
-def _ids(tasks: set[str]) -> set[str]:
-    return {task.split()[0] for task in tasks}
