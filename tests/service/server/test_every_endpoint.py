@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -19,274 +19,100 @@ from tests.service.server.running import configuration
 from tests.service.server.test_usage import UsageNode
 
 NOT_FOUND, UNKNOWN, WRONG_METHOD = "404: Page Not Found", "404 page not found\n", "405: Method Not Allowed"
-JSON, TEXT, PROMETHEUS = "application/json", "text/plain; charset=utf-8", "text/plain; version=0.0.4; charset=utf-8"
+JSON, TEXT, HTML = "application/json", "text/plain; charset=utf-8", "text/html; charset=utf-8"
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+CONFIGURATION = '"kind":"KubeletConfiguration"'
+NODE = '"nodeName": "node-1"'
 
 
 class Case(NamedTuple):
-    """One endpoint: the request that succeeds, its status, type and a part of its body; the sub-resources that are
-    asked for; a method that is refused ("" = none is) with those allowed; and bad requests with their answers."""
+    """One endpoint: the request that succeeds, a part of the body of its answer, its type and status; the sub-resources
+    that are asked for; and a method that is refused ("" = none is) with those allowed."""
 
     endpoint: Endpoint
-    method: str
     path: str
-    status: int
-    kind: str
-    part: str
-    subresources: str
-    wrong: str
-    allowed: str
-    bad: tuple[tuple[str, int, str], ...] = ()
+    part: str = ""
+    kind: str = TEXT
+    status: int = 200
+    method: str = "GET"
+    subresources: str = "proxy"
+    wrong: str = "POST"
+    allowed: str = "GET"
 
 
+EITHER = "GET, POST"
+PAGE: dict[str, Any] = {"kind": PROMETHEUS, "subresources": "metrics", "wrong": ""}
+STREAM: dict[str, Any] = {
+    "part": "Upgrade request required",
+    "status": 500,
+    "method": "POST",
+    "wrong": "PUT",
+    "allowed": EITHER,
+}
 CASES = (
-    Case(
-        Endpoint.HEALTHZ,
-        "GET",
-        "/healthz",
-        200,
-        TEXT,
-        "ok",
-        "healthz proxy",
-        "",
-        "",
-        (("/healthz/none", 404, UNKNOWN), ("/healthz/ping?x=%zz", 200, "ok")),
-    ),
-    Case(
-        Endpoint.PODS,
-        "GET",
-        "/pods",
-        200,
-        JSON,
-        '"kind":"PodList"',
-        "pods proxy",
-        "POST",
-        "GET",
-        (("/pods/x", 404, NOT_FOUND), ("/pods/a/b", 404, NOT_FOUND)),
-    ),
-    Case(
-        Endpoint.RUNNING_PODS,
-        "GET",
-        "/runningpods/",
-        200,
-        JSON,
-        '"kind":"PodList"',
-        "pods proxy",
-        "PUT",
-        "GET",
-        (("/runningpods/x", 404, NOT_FOUND),),
-    ),
-    Case(
-        Endpoint.CONFIGZ,
-        "GET",
-        "/configz",
-        200,
-        JSON,
-        '"kind":"KubeletConfiguration"',
-        "configz proxy",
-        "",
-        "",
-        (("/configz/x", 404, UNKNOWN),),
-    ),
-    Case(
-        Endpoint.CONTAINER_LOGS,
-        "GET",
-        "/containerLogs/default/web/main",
-        200,
-        TEXT,
-        "",
-        "proxy",
-        "POST",
-        "GET",
-        (
-            ("/containerLogs/default/web/main?tailLines=x", 400, '{"message": "Unable to decode query."}'),
-            ("/containerLogs/default/web/main?tailLines=-1", 422, '{"message": "Invalid request."}'),
-            (
-                "/containerLogs/default/web/main%2F..%2Fx",
-                301,
-                '<a href="/containerLogs/default/web/x">Moved Permanently</a>.\n\n',
-            ),
-            ("/containerLogs/default/web/a%2Fb", 404, NOT_FOUND),
-            ("/containerLogs/default/none/main", 404, 'pod "none" does not exist'),
-            ("/containerLogs/default/web/none", 404, 'container "none" not found in pod "web"'),
-        ),
-    ),
-    Case(
-        Endpoint.EXEC,
-        "POST",
-        "/exec/default/web/main?output=1&command=a",
-        500,
-        TEXT,
-        "Upgrade request required",
-        "proxy",
-        "PUT",
-        "GET, POST",
-        (
-            ("/exec/default/web/main", 400, "you must specify at least 1 of stdin, stdout, stderr"),
-            ("/exec/default/none/main?output=1", 404, "pod does not exist"),
-            ("/exec/default/web", 404, NOT_FOUND),
-        ),
-    ),
-    Case(
-        Endpoint.ATTACH,
-        "POST",
-        "/attach/default/web/main?output=1",
-        500,
-        TEXT,
-        "Upgrade request required",
-        "proxy",
-        "DELETE",
-        "GET, POST",
-        (
-            ("/attach/default/web/main", 400, "you must specify at least 1 of stdin, stdout, stderr"),
-            ("/attach/default/web/none?output=1", 500, "container none not found in pod web_default"),
-        ),
-    ),
-    Case(
-        Endpoint.PORT_FORWARD,
-        "POST",
-        "/portForward/default/web",
-        500,
-        TEXT,
-        "Upgrade request required",
-        "proxy",
-        "PUT",
-        "GET, POST",
-        (
-            ("/portForward/default/none", 404, "pod does not exist"),
-            ("/portForward/default/web/other-uid", 404, "pod not found"),
-        ),
-    ),
-    Case(
-        Endpoint.RUN,
-        "POST",
-        "/run/default/web/main?cmd=ls",
-        200,
-        JSON,
-        "of ls",
-        "proxy",
-        "GET",
-        "POST",
-        (
-            ("/run/default/none/main?cmd=ls", 404, "pod does not exist"),
-            ("/run/default/web/none?cmd=ls", 500, 'container not found ("none")'),
-        ),
-    ),
+    Case(Endpoint.HEALTHZ, "/healthz", "ok", subresources="healthz proxy", wrong=""),
+    Case(Endpoint.PODS, "/pods", '"kind":"PodList"', JSON, subresources="pods proxy"),
+    Case(Endpoint.RUNNING_PODS, "/runningpods/", '"kind":"PodList"', JSON, subresources="pods proxy", wrong="PUT"),
+    Case(Endpoint.CONFIGZ, "/configz", CONFIGURATION, JSON, subresources="configz proxy", wrong=""),
+    Case(Endpoint.CONTAINER_LOGS, "/containerLogs/default/web/main"),
+    Case(Endpoint.EXEC, "/exec/default/web/main?output=1&command=a", **STREAM),
+    Case(Endpoint.ATTACH, "/attach/default/web/main?output=1", **{**STREAM, "wrong": "DELETE"}),
+    Case(Endpoint.PORT_FORWARD, "/portForward/default/web", **STREAM),
+    Case(Endpoint.RUN, "/run/default/web/main?cmd=ls", "of ls", JSON, method="POST", wrong="GET", allowed="POST"),
     Case(
         Endpoint.CHECKPOINT,
-        "POST",
         "/checkpoint/default/web/main",
-        200,
-        JSON,
         "/checkpoints/checkpoint-web_default-main-",
-        "checkpoint",
-        "GET",
-        "POST",
-        (
-            ("/checkpoint/default/web/main?timeout=x", 404, "cannot parse value of timeout parameter"),
-            ("/checkpoint/default/none/main", 404, "pod does not exist"),
-        ),
-    ),
-    Case(
-        Endpoint.LOGS,
-        "GET",
-        "/logs/",
-        200,
-        "text/html; charset=utf-8",
-        '<a href="syslog">',
-        "log",
-        "POST",
-        "GET",
-        (
-            ("/logs/none", 404, UNKNOWN),
-            ("/logs/?query=%20", 400, 'query: Invalid value: [" "]: query cannot be empty\n'),
-            ("/logs/?tailLines=1", 406, "query: Required value: cannot be empty with options\n"),
-        ),
-    ),
-    Case(
-        Endpoint.PPROF,
-        "GET",
-        "/debug/pprof/goroutine?process=server",
-        200,
-        TEXT,
-        "== server ==",
-        "proxy",
-        "POST",
-        "GET",
-        (
-            ("/debug/pprof/heap", 404, "Unknown profile\n"),
-            ("/debug/pprof/profile?seconds=301", 400, "profile duration exceeds 300 s\n"),
-            ("/debug/pprof/profile?process=x", 400, f'unknown value "x": it is one of {", ".join(SERVICES)}\n'),
-        ),
-    ),
-    Case(
-        Endpoint.METRICS,
-        "GET",
-        "/metrics",
-        200,
-        PROMETHEUS,
-        "kubelet_node_name",
-        "metrics",
-        "",
-        "",
-        (("/metrics/none", 404, UNKNOWN),),
-    ),
-    Case(Endpoint.METRICS_PROBES, "GET", "/metrics/probes", 200, PROMETHEUS, "", "metrics", "", ""),
-    Case(
-        Endpoint.METRICS_CADVISOR, "GET", "/metrics/cadvisor", 200, PROMETHEUS, "container_cpu_usage", "metrics", "", ""
-    ),
-    Case(Endpoint.METRICS_RESOURCE, "GET", "/metrics/resource", 200, PROMETHEUS, "node_cpu_usage", "metrics", "", ""),
-    Case(Endpoint.METRICS_SLIS, "GET", "/metrics/slis", 200, PROMETHEUS, "", "metrics", "", ""),
-    Case(
-        Endpoint.STATS_SUMMARY,
-        "GET",
-        "/stats/summary",
-        200,
         JSON,
-        '"nodeName": "node-1"',
-        "stats",
-        "PUT",
-        "GET, POST",
-        (("/stats/none", 404, NOT_FOUND), ("/stats/summary?only_cpu_and_memory=%zz", 200, '"nodeName": "node-1"')),
+        method="POST",
+        subresources="checkpoint",
+        wrong="GET",
+        allowed="POST",
     ),
-    Case(
-        Endpoint.STATUSZ,
-        "GET",
-        "/statusz",
-        200,
-        TEXT,
-        "kubelet statusz",
-        "statusz",
-        "POST",
-        "GET",
-        (("/statusz/x", 404, NOT_FOUND),),
-    ),
-    Case(
-        Endpoint.FLAGZ,
-        "GET",
-        "/flagz",
-        200,
-        TEXT,
-        "kubelet flagz",
-        "configz",
-        "POST",
-        "GET",
-        (("/flagz/x", 404, NOT_FOUND),),
-    ),
-    Case(
-        Endpoint.EXPLAIN, "GET", "/bulkhead/explain/default/web", 200, TEXT, "(uid-1, from api)", "proxy", "POST", "GET"
-    ),
-    Case(
-        Endpoint.NODE_PAGE,
-        "GET",
-        "/bulkhead/",
-        200,
-        "text/html; charset=utf-8",
-        "<title>",
-        "proxy",
-        "POST",
-        "GET",
-        (("/bulkhead/none", 404, NOT_FOUND), ("/bulkhead/page.css/x", 404, NOT_FOUND)),
-    ),
+    Case(Endpoint.LOGS, "/logs/", '<a href="syslog">', HTML, subresources="log"),
+    Case(Endpoint.PPROF, "/debug/pprof/goroutine?process=server", "== server =="),
+    Case(Endpoint.METRICS, "/metrics", "kubelet_node_name", **PAGE),
+    Case(Endpoint.METRICS_PROBES, "/metrics/probes", **PAGE),
+    Case(Endpoint.METRICS_CADVISOR, "/metrics/cadvisor", "container_cpu_usage", **PAGE),
+    Case(Endpoint.METRICS_RESOURCE, "/metrics/resource", "node_cpu_usage", **PAGE),
+    Case(Endpoint.METRICS_SLIS, "/metrics/slis", **PAGE),
+    Case(Endpoint.STATS_SUMMARY, "/stats/summary", NODE, JSON, subresources="stats", wrong="PUT", allowed=EITHER),
+    Case(Endpoint.STATUSZ, "/statusz", "kubelet statusz", subresources="statusz"),
+    Case(Endpoint.FLAGZ, "/flagz", "kubelet flagz", subresources="configz"),
+    Case(Endpoint.EXPLAIN, "/bulkhead/explain/default/web", "(uid-1, from api)"),
+    Case(Endpoint.NODE_PAGE, "/bulkhead/", "<title>", HTML),
+)
+# Bad requests with status and body of their answers; those to logs and streams are in test_container_logs and
+# test_streams.
+MOVED = '<a href="/containerLogs/default/web/x">Moved Permanently</a>.\n\n'
+BAD = (
+    ("/healthz/none", 404, UNKNOWN),
+    ("/healthz/ping?x=%zz", 200, "ok"),
+    ("/pods/x", 404, NOT_FOUND),
+    ("/pods/a/b", 404, NOT_FOUND),
+    ("/runningpods/x", 404, NOT_FOUND),
+    ("/configz/x", 404, UNKNOWN),
+    ("/containerLogs/default/web/main?tailLines=-1", 422, '{"message": "Invalid request."}'),
+    ("/containerLogs/default/web/main%2F..%2Fx", 301, MOVED),
+    ("/containerLogs/default/web/a%2Fb", 404, NOT_FOUND),
+    ("/exec/default/web", 404, NOT_FOUND),
+    ("/attach/default/web/main", 400, "you must specify at least 1 of stdin, stdout, stderr"),
+    ("/run/default/web/none?cmd=ls", 500, 'container not found ("none")'),
+    ("/checkpoint/default/web/main?timeout=x", 404, "cannot parse value of timeout parameter"),
+    ("/checkpoint/default/none/main", 404, "pod does not exist"),
+    ("/logs/none", 404, UNKNOWN),
+    ("/logs/?query=%20", 400, 'query: Invalid value: [" "]: query cannot be empty\n'),
+    ("/logs/?tailLines=1", 406, "query: Required value: cannot be empty with options\n"),
+    ("/debug/pprof/heap", 404, "Unknown profile\n"),
+    ("/debug/pprof/profile?seconds=301", 400, "profile duration exceeds 300 s\n"),
+    ("/debug/pprof/profile?process=x", 400, f'unknown value "x": it is one of {", ".join(SERVICES)}\n'),
+    ("/metrics/none", 404, UNKNOWN),
+    ("/stats/none", 404, NOT_FOUND),
+    ("/stats/summary?only_cpu_and_memory=%zz", 200, NODE),
+    ("/statusz/x", 404, NOT_FOUND),
+    ("/flagz/x", 404, NOT_FOUND),
+    ("/bulkhead/none", 404, NOT_FOUND),
+    ("/bulkhead/page.css/x", 404, NOT_FOUND),
 )
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "DELETE": "delete"}
 
@@ -355,7 +181,7 @@ async def test_a_wrong_method(server: MainListener, subtests: pytest.Subtests) -
 
 
 async def test_a_bad_parameter(server: MainListener, subtests: pytest.Subtests) -> None:
-    for path, status, body in [bad for case in CASES for bad in case.bad]:
+    for path, status, body in BAD:
         with subtests.test(path):
             method = "POST" if path.startswith(("/run", "/checkpoint")) else "GET"
             found, text, _ = await server.request(method, path)

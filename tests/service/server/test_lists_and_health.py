@@ -56,11 +56,6 @@ async def test_restarting_services_do_not_blank_the_answer(server: Running) -> N
     assert await names(server) is None
 
 
-async def test_debug_paths_are_refused_on_the_read_only_port(server: Running) -> None:
-    assert await server.get(server.read_only + "/runningpods/") == (405, "Debug endpoints are disabled.\n")
-    assert await server.get(server.read_only + "/configz") == (404, "404 page not found\n")
-
-
 async def test_configz_is_the_effective_configuration_as_it_was_decided(tmp_path: Path) -> None:
     document = {"maxPods": 5, "cgroupRoot": "", "staticPodURLHeader": {"A": ["b"]}}
     async with running(configuration(tmp_path, document=document)) as server:
@@ -68,17 +63,6 @@ async def test_configz_is_the_effective_configuration_as_it_was_decided(tmp_path
         assert isinstance(response, web.Response) and isinstance(response.body, bytes)
         kind = {"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1"}
         assert json.loads(response.body) == {"kubeletconfig": {**kind, **document}}
-
-
-async def test_the_health_listener_knows_ping_alone(server: Running) -> None:
-    async with asyncio.timeout(WAIT_SECONDS):
-        while "healthz" not in server.service.listeners:
-            await asyncio.sleep(0)
-    assert await server.get(server.healthz + "/healthz") == (200, "ok")
-    assert await server.get(server.healthz + "/healthz?verbose") == (200, "[+]ping ok\nhealthz check passed\n")
-    assert await server.get(server.healthz + "/healthz/ping") == (200, "ok")
-    assert (await server.get(server.healthz + "/healthz/syncloop"))[0] == 404
-    assert (await server.get(server.healthz + "/pods"))[0] == 404
 
 
 async def test_health_names_a_service_that_fell_silent(server: Running) -> None:

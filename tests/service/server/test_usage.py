@@ -105,13 +105,6 @@ async def test_without_a_reading_the_summary_fails_and_the_resource_page_shows_t
     assert status == 200 and text.endswith("\nresource_scrape_error 1\n")
 
 
-async def test_other_methods_and_paths_are_refused(server: Running) -> None:
-    assert (await server.get(server.read_only + "/stats/summary", "PUT"))[0] == 405
-    assert (await server.get(server.read_only + "/stats"))[0] == 301
-    assert (await server.get(server.read_only + "/stats/container"))[0] == 404
-    assert (await server.get(server.healthz + "/stats/summary"))[0] == 404
-
-
 async def test_the_cadvisor_page_shows_cgroups_and_marks_a_failure(server: Running) -> None:
     status, text = await server.get(server.read_only + "/metrics/cadvisor")
     assert status == 200 and 'container_memory_rss{container="main",' in text

@@ -116,6 +116,7 @@ def test_a_list_that_the_client_does_not_accept_is_406() -> None:
         ("//pods", "/pods?a=b"),
         ("/x/../pods", "/pods?a=b"),
         ("/runningpods", "/runningpods/?a=b"),
+        ("/stats", "/stats/?a=b"),
         ("/a\r\nb/./c", "/a%0D%0Ab/c?a=b"),
         ("", "/?a=b"),
     ],
