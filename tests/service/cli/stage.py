@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 from bus.manifest import new_manifest, prepare_run_dir, write_manifest
@@ -48,6 +49,10 @@ class Stage:
             assert lines.readline() == "started\n"
         self.processes[services[0]] = process
         return process
+
+    def line(self, *words: str) -> list[str]:
+        """The command line of `bulkhead` with this run directory, in an interpreter of its own."""
+        return [sys.executable, "-m", "services.cli.command", *words, "--run-dir", str(self.run_dir)]
 
     def command(self, *words: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run `bulkhead` with this run directory."""

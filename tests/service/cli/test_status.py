@@ -145,29 +145,22 @@ def test_wait_ready_returns_once_the_missing_service_runs(stage: Stage) -> None:
 
 def test_a_command_names_the_stopped_process_that_it_needs_without_waiting_for_it(stage: Stage) -> None:
     settled(stage)
-    stage.processes["bootstrap"].send_signal(signal.SIGSTOP)  # the process of all services but podsync
-    for words, service in ((("top",), "pleg"), (("pods", "delete", "web"), "sources")):
-        answer = stage.command(*words)
-        assert answer.returncode == 1
-        assert answer.stderr.startswith(f"{service} is stopped by a signal (kill -CONT "), answer.stderr
+    for stopped, *cases in (
+        ("podsync", (("cpus",), "podsync"), (("devices",), "podsync")),
+        ("bootstrap", (("top",), "pleg"), (("pods", "delete", "web"), "sources")),  # the process of all the others
+    ):
+        stage.processes[stopped].send_signal(signal.SIGSTOP)
+        for words, service in cases:
+            answer = stage.command(*words)
+            assert answer.returncode == 1
+            assert answer.stderr.startswith(f"{service} is stopped by a signal (kill -CONT "), answer.stderr
 
 
 @pytest.mark.long
 def test_events_are_shown_as_they_are_published_each_once_also_after_a_restart(stage: Stage) -> None:
     settled(stage)
-    command = [
-        sys.executable,
-        "-m",
-        "services.cli.command",
-        "events",
-        "-w",
-        "-o",
-        "json",
-        "--run-dir",
-        str(stage.run_dir),
-    ]
     # What runs in the background of a shell ignores SIGINT, and so would the command that it starts.
-    command = ["env", "--default-signal=INT", *command]
+    command = ["env", "--default-signal=INT", *stage.line("events", "-w", "-o", "json")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     lines = process.stdout
@@ -201,20 +194,11 @@ def test_events_are_listed_by_their_age(stage: Stage) -> None:
 
 @pytest.mark.long
 def test_a_pipe_that_closes_and_a_terminal_without_utf8_are_no_tracebacks(unchanged: Stage) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "services.cli.command",
-        "status",
-        "-o",
-        "wide",
-        "--run-dir",
-        str(unchanged.run_dir),
-    ]
+    command = unchanged.line("status", "-o", "wide")
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}  # an interpreter reads it when it starts
     ascii_only = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert ascii_only.stderr == "" and "web-5" in ascii_only.stdout
-    command = [sys.executable, "-m", "services.cli.command", "status", "-w", "--run-dir", str(unchanged.run_dir)]
+    command = unchanged.line("status", "-w")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stderr
         assert process.stdout.readline().startswith("node here: ")
@@ -225,17 +209,7 @@ def test_a_pipe_that_closes_and_a_terminal_without_utf8_are_no_tracebacks(unchan
 
 def test_ctrl_c_ends_a_watch_with_130(unchanged: Stage) -> None:
     # A test that runs in the background of a shell ignores SIGINT, and so would its children.
-    command = [
-        "env",
-        "--default-signal=INT",
-        sys.executable,
-        "-m",
-        "services.cli.command",
-        "status",
-        "-w",
-        "--run-dir",
-        str(unchanged.run_dir),
-    ]
+    command = ["env", "--default-signal=INT", *unchanged.line("status", "-w")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stderr
         assert process.stdout.readline().startswith("node here: ")
