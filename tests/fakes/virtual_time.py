@@ -61,7 +61,7 @@ def on_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P,
 def virtual_clock() -> ManualClock:
     """The clock of the running loop."""
     loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualLoop), "the test is not decorated with on_virtual_time"
+    assert isinstance(loop, VirtualLoop), "the test is neither marked virtual_time nor decorated with on_virtual_time"
     return loop.clock
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from services.bootstrap.adapters.certificate_forms import CertificateForms, InspectedPair
 from tests.fakes.api_resources import V1_18, V1_20
-from tests.fakes.virtual_time import on_virtual_time, until
+from tests.fakes.virtual_time import until
 from tests.service.bootstrap.stage import BOOTSTRAP, NODE, Stage
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(60)]
 
 
 def held(stage: Stage) -> InspectedPair:
@@ -20,9 +20,7 @@ def held(stage: Stage) -> InspectedPair:
 
 
 @pytest.mark.long
-@on_virtual_time
-async def test_the_first_certificate_is_asked_for_with_the_bootstrap_credentials(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_the_first_certificate_is_asked_for_with_the_bootstrap_credentials(stage: Stage, tmp_path: Path) -> None:
     await stage.begin()
     [request] = stage.signer.open()
     assert request["spec"]["username"] == BOOTSTRAP
@@ -41,9 +39,7 @@ async def test_the_first_certificate_is_asked_for_with_the_bootstrap_credentials
 
 
 @pytest.mark.long
-@on_virtual_time
-async def test_the_next_one_is_asked_for_by_the_present_one_at_70_to_90_percent(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_the_next_one_is_asked_for_by_the_present_one_at_70_to_90_percent(stage: Stage, tmp_path: Path) -> None:
     stage.signer.lifetime, stage.signer.backdate = 1000.0, 0.0
     await stage.begin()
     stage.signer.serve()
@@ -60,9 +56,7 @@ async def test_the_next_one_is_asked_for_by_the_present_one_at_70_to_90_percent(
 
 
 @pytest.mark.long
-@on_virtual_time
-async def test_a_forced_rotation_asks_at_once_and_only_once(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_forced_rotation_asks_at_once_and_only_once(stage: Stage) -> None:
     await stage.begin()
     stage.signer.serve()
     await stage.passes(1)
@@ -77,9 +71,7 @@ async def test_a_forced_rotation_asks_at_once_and_only_once(tmp_path: Path) -> N
 
 
 @pytest.mark.long
-@on_virtual_time
-async def test_a_certificate_that_ended_falls_back_to_the_bootstrap_credentials(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_certificate_that_ended_falls_back_to_the_bootstrap_credentials(stage: Stage) -> None:
     stage.signer.lifetime, stage.signer.backdate = 1000.0, 0.0
     await stage.begin()
     stage.signer.serve()
@@ -95,9 +87,7 @@ async def test_a_certificate_that_ended_falls_back_to_the_bootstrap_credentials(
     assert stage.troubles == ()
 
 
-@on_virtual_time
-async def test_one_that_the_api_server_does_not_know_makes_way_too(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_one_that_the_api_server_does_not_know_makes_way_too(stage: Stage) -> None:
     await stage.begin()
     stage.signer.serve()
     await stage.passes(1)
@@ -111,11 +101,7 @@ async def test_one_that_the_api_server_does_not_know_makes_way_too(tmp_path: Pat
 
 @pytest.mark.long
 @pytest.mark.parametrize("answer", ["deny", "fail"])
-@on_virtual_time
-async def test_a_denial_is_logged_once_and_not_repeated_until_the_request_is_removed(
-    tmp_path: Path, answer: str
-) -> None:
-    stage = Stage(tmp_path)
+async def test_a_denial_is_logged_once_and_not_repeated_until_the_request_is_removed(stage: Stage, answer: str) -> None:
     await stage.begin()
     [request] = stage.signer.open()
     getattr(stage.signer, answer)(request, "not one\nof ours")
@@ -139,9 +125,7 @@ async def test_a_denial_is_logged_once_and_not_repeated_until_the_request_is_rem
     assert stage.troubles == ()
 
 
-@on_virtual_time
-async def test_after_a_long_time_a_denied_certificate_is_requested_again(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_after_a_long_time_a_denied_certificate_is_requested_again(stage: Stage) -> None:
     await stage.begin()
     stage.signer.deny(stage.signer.open()[0])
     await stage.passes(310)
@@ -149,9 +133,7 @@ async def test_after_a_long_time_a_denied_certificate_is_requested_again(tmp_pat
 
 
 @pytest.mark.long
-@on_virtual_time
-async def test_a_request_without_an_answer_is_made_again_with_another_key(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_request_without_an_answer_is_made_again_with_another_key(stage: Stage) -> None:
     await stage.begin()
     await stage.passes(890)
     assert len(stage.users) == 1
@@ -163,9 +145,7 @@ async def test_a_request_without_an_answer_is_made_again_with_another_key(tmp_pa
     assert stage.troubles == ()
 
 
-@on_virtual_time
-async def test_a_deleted_request_is_made_again(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_deleted_request_is_made_again(stage: Stage) -> None:
     await stage.begin()
     stage.signer.delete(stage.signer.open()[0])
     await stage.passes(5)
@@ -174,9 +154,7 @@ async def test_a_deleted_request_is_made_again(tmp_path: Path) -> None:
     assert stage.troubles == ()
 
 
-@on_virtual_time
-async def test_a_killed_bootstrap_takes_up_the_request_it_made(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_killed_bootstrap_takes_up_the_request_it_made(stage: Stage) -> None:
     for _ in range(5):
         await stage.begin()
         await stage.kill()
@@ -189,9 +167,7 @@ async def test_a_killed_bootstrap_takes_up_the_request_it_made(tmp_path: Path) -
     assert request["metadata"]["name"].startswith("csr-")
 
 
-@on_virtual_time
-async def test_a_request_whose_answer_was_lost_is_not_made_twice(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_request_whose_answer_was_lost_is_not_made_twice(stage: Stage) -> None:
     stage.server.lose_answers(2)  # to the version, and to the creation
     await stage.begin()
     await stage.passes(10)
@@ -201,9 +177,7 @@ async def test_a_request_whose_answer_was_lost_is_not_made_twice(tmp_path: Path)
     assert stage.troubles == ()
 
 
-@on_virtual_time
-async def test_a_request_begun_for_another_subject_is_not_taken_up(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_request_begun_for_another_subject_is_not_taken_up(stage: Stage) -> None:
     await stage.begin()
     await stage.kill()
     assert stage.template
@@ -220,9 +194,7 @@ async def test_a_request_begun_for_another_subject_is_not_taken_up(tmp_path: Pat
 
 @pytest.mark.long
 @pytest.mark.parametrize("text", ["", "no pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
-@on_virtual_time
-async def test_an_answer_that_is_no_certificate_is_logged_and_not_stored(tmp_path: Path, text: str) -> None:
-    stage = Stage(tmp_path)
+async def test_an_answer_that_is_no_certificate_is_logged_and_not_stored(stage: Stage, text: str) -> None:
     await stage.begin()
     [request] = stage.signer.open()
     stage.signer.approve(request)
@@ -236,7 +208,6 @@ async def test_an_answer_that_is_no_certificate_is_logged_and_not_stored(tmp_pat
     assert len(stage.users) == 1
 
 
-@on_virtual_time
 async def test_the_certificate_of_another_key_is_not_stored(tmp_path: Path) -> None:
     stage, other = Stage(tmp_path), CertificateForms()
     await stage.begin()
@@ -251,9 +222,7 @@ async def test_the_certificate_of_another_key_is_not_stored(tmp_path: Path) -> N
     assert not stage.store.current.exists()
 
 
-@on_virtual_time
-async def test_certificates_without_a_lifetime_are_not_requested_without_end(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_certificates_without_a_lifetime_are_not_requested_without_end(stage: Stage) -> None:
     stage.signer.lifetime = -10.0
     await stage.begin()
     for _ in range(200):
@@ -264,9 +233,7 @@ async def test_certificates_without_a_lifetime_are_not_requested_without_end(tmp
 
 
 @pytest.mark.long
-@on_virtual_time
-async def test_within_ten_seconds_of_the_api_servers_return_the_request_is_there(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_within_ten_seconds_of_the_api_servers_return_the_request_is_there(stage: Stage) -> None:
     stage.server.down()
     await stage.begin()
     await stage.passes(300)
@@ -276,9 +243,7 @@ async def test_within_ten_seconds_of_the_api_servers_return_the_request_is_there
     assert len(stage.signer.open()) == 1
 
 
-@on_virtual_time
-async def test_forbidden_is_logged_with_what_to_allow(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_forbidden_is_logged_with_what_to_allow(stage: Stage) -> None:
     stage.server.refuse(0, 403)
     await stage.begin()
     await stage.passes(120)
@@ -290,9 +255,7 @@ async def test_forbidden_is_logged_with_what_to_allow(tmp_path: Path) -> None:
     assert stage.signer.serve() == 1
 
 
-@on_virtual_time
-async def test_a_node_that_may_not_read_for_a_while_makes_no_second_request(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_node_that_may_not_read_for_a_while_makes_no_second_request(stage: Stage) -> None:
     await stage.begin()
     stage.server.refuse(0, 403)
     stage.server.drop_watches()
@@ -305,7 +268,6 @@ async def test_a_node_that_may_not_read_for_a_while_makes_no_second_request(tmp_
     assert held(stage).facts.common_name == "system:node:n1"
 
 
-@on_virtual_time
 async def test_older_signers_get_the_usage_they_demand(tmp_path: Path) -> None:
     stage = Stage(tmp_path, drops=V1_20)
     await stage.begin()
@@ -313,7 +275,6 @@ async def test_older_signers_get_the_usage_they_demand(tmp_path: Path) -> None:
     assert request["spec"]["usages"] == ["digital signature", "key encipherment", "client auth"]
 
 
-@on_virtual_time
 async def test_a_server_without_v1_is_asked_by_v1beta1(tmp_path: Path) -> None:
     stage = Stage(tmp_path, drops=V1_18, version="v1beta1")
     await stage.begin()
@@ -322,9 +283,7 @@ async def test_a_server_without_v1_is_asked_by_v1beta1(tmp_path: Path) -> None:
     assert held(stage).facts.common_name == "system:node:n1"
 
 
-@on_virtual_time
-async def test_a_corrupt_current_certificate_is_a_clear_line_until_it_is_repaired(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_corrupt_current_certificate_is_a_clear_line_until_it_is_repaired(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "pki").mkdir()
     stage.store.current.write_text("half")
     await stage.begin()
@@ -337,9 +296,7 @@ async def test_a_corrupt_current_certificate_is_a_clear_line_until_it_is_repaire
     assert len(stage.users) == 1
 
 
-@on_virtual_time
-async def test_a_file_where_the_link_should_be_is_a_clear_line(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_file_where_the_link_should_be_is_a_clear_line(stage: Stage) -> None:
     await stage.begin()
     stage.signer.serve()
     await stage.passes(1)
@@ -355,7 +312,6 @@ async def test_a_file_where_the_link_should_be_is_a_clear_line(tmp_path: Path) -
 
 
 @pytest.mark.long
-@on_virtual_time
 async def test_the_time_that_is_left_and_failed_requests_are_measured(tmp_path: Path) -> None:
     def counted(name: str) -> float:
         [values] = [series[()] for family, series in stage.metrics.collect() if family.name == name]

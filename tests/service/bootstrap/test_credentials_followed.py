@@ -22,17 +22,17 @@ from services.frame.launch import Context
 from services.frame.resumption import Resumption
 from shared.config.effective import EffectiveConfig
 from shared.model.frozen_copy import replace
-from tests.fakes.virtual_time import AtOnce, ended, on_virtual_time, until
+from tests.fakes.virtual_time import AtOnce, ended, until
 from tests.service.bootstrap.stage import BOOTSTRAP, REPORT, Stage
+
+pytestmark = pytest.mark.virtual_time
 
 
 @pytest.mark.parametrize(("by", "within"), [("nothing", 10.0), ("a 401", 0.0), ("the resumption", 0.0)])
-@on_virtual_time
 async def test_one_that_ended_while_the_machine_slept_is_noticed_soon_and_at_a_401_or_a_resumption_at_once(
-    tmp_path: Path, by: str, within: float
+    stage: Stage, by: str, within: float
 ) -> None:
     """The monotonic clock does not count the time of a suspend or a step of the wall clock."""
-    stage = Stage(tmp_path)
     stage.signer.lifetime, stage.signer.backdate = 100_000.0, 0.0
     await stage.begin()
     stage.signer.serve()
@@ -46,11 +46,9 @@ async def test_one_that_ended_while_the_machine_slept_is_noticed_soon_and_at_a_4
     assert stage.users == [BOOTSTRAP, BOOTSTRAP]
 
 
-@on_virtual_time
 async def test_a_401_to_the_credentials_in_force_reaches_the_rotation_and_one_to_older_ones_does_not(
-    tmp_path: Path,
+    stage: Stage, tmp_path: Path
 ) -> None:
-    stage = Stage(tmp_path)
     files = CredentialFiles(tmp_path / "in force")
     files.prepare()
     files.put(ResolvedCredentials(server="https://api:6443", token="t0p"))
@@ -74,11 +72,9 @@ async def test_a_401_to_the_credentials_in_force_reaches_the_rotation_and_one_to
     assert looked == [1]
 
 
-@on_virtual_time
 async def test_credentials_that_a_plugin_gave_are_renewed_at_once_after_a_suspension_of_the_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = Stage(tmp_path)
     files = CredentialFiles(tmp_path / "in force")
     files.prepare()
     ends = replace(REPORT, plugin=True, expires_at=stage.network.clock.wall() + 3600)
@@ -108,11 +104,9 @@ async def test_credentials_that_a_plugin_gave_are_renewed_at_once_after_a_suspen
 
 
 @pytest.mark.parametrize("gone", ["the file", "its directory"])
-@on_virtual_time
 async def test_a_kubeconfig_that_is_gone_before_it_is_watched_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
 ) -> None:
-    stage = Stage(tmp_path)
     files = CredentialFiles(tmp_path / "in force")
     files.prepare()
     path = tmp_path / "etc" / "kubelet.conf"

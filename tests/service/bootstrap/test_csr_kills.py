@@ -10,8 +10,9 @@ import pytest
 from services.bootstrap.adapters import certificate_store
 from services.bootstrap.adapters.certificate_forms import CertificateForms
 from services.bootstrap.controllers import certificate_rotation, csr_attempt, tls_bootstrap
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.bootstrap.stage import BOOTSTRAP, Stage
+
+pytestmark = pytest.mark.virtual_time
 
 ROTATING = (
     "request.noted",
@@ -46,11 +47,9 @@ def points(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize(
     ("rotate", "point"), [*((True, point) for point in ROTATING), *((False, point) for point in ONCE)]
 )
-@on_virtual_time
 async def test_a_kill_on_the_way_to_the_first_certificate(
-    tmp_path: Path, points: list[str], rotate: bool, point: str
+    stage: Stage, tmp_path: Path, points: list[str], rotate: bool, point: str
 ) -> None:
-    stage = Stage(tmp_path)
     begin = stage.begin if rotate else stage.begin_first
     points.append(f"bootstrap.{point}")
     await begin()

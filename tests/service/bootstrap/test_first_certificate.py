@@ -8,15 +8,12 @@ import pytest
 import yaml
 
 from services.bootstrap.adapters.certificate_forms import CertificateForms
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.bootstrap.stage import BOOTSTRAP, Stage
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(60)]
 
 
-@on_virtual_time
-async def test_the_certificate_is_stored_and_then_the_kubeconfig_is_written(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_the_certificate_is_stored_and_then_the_kubeconfig_is_written(stage: Stage, tmp_path: Path) -> None:
     await stage.begin_first()
     key = tmp_path / "pki/kubelet-client.key.tmp"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
@@ -37,9 +34,7 @@ async def test_the_certificate_is_stored_and_then_the_kubeconfig_is_written(tmp_
     assert stage.troubles == ()
 
 
-@on_virtual_time
-async def test_each_process_continues_with_the_same_request(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_each_process_continues_with_the_same_request(stage: Stage) -> None:
     for _ in range(4):
         await stage.begin_first()
         await stage.kill()
@@ -50,9 +45,9 @@ async def test_each_process_continues_with_the_same_request(tmp_path: Path) -> N
     assert len(stage.users) == 1
 
 
-@on_virtual_time
-async def test_killed_before_the_kubeconfig_was_written_it_asks_again_with_the_key_of_the_store(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_killed_before_the_kubeconfig_was_written_it_asks_again_with_the_key_of_the_store(
+    stage: Stage, tmp_path: Path
+) -> None:
     await stage.begin_first()
     stage.signer.serve()
     await stage.passes(2)
@@ -64,9 +59,7 @@ async def test_killed_before_the_kubeconfig_was_written_it_asks_again_with_the_k
     assert len(stage.users) == 1
 
 
-@on_virtual_time
-async def test_the_watch_for_a_request_asks_for_bookmarks_so_that_it_is_not_taken_for_dead(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_the_watch_for_a_request_asks_for_bookmarks_so_that_it_is_not_taken_for_dead(stage: Stage) -> None:
     await stage.begin_first()
     [watch] = [received for received in stage.server.received if received.method == "WATCH"]
     assert watch.query["allowWatchBookmarks"] == "true"
@@ -77,9 +70,7 @@ async def test_the_watch_for_a_request_asks_for_bookmarks_so_that_it_is_not_take
     assert stage.is_done
 
 
-@on_virtual_time
-async def test_a_denied_request_is_logged_once_and_made_again_when_it_is_gone(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_denied_request_is_logged_once_and_made_again_when_it_is_gone(stage: Stage) -> None:
     await stage.begin_first()
     [request] = stage.signer.open()
     stage.signer.deny(request)
@@ -92,9 +83,7 @@ async def test_a_denied_request_is_logged_once_and_made_again_when_it_is_gone(tm
     assert stage.is_done
 
 
-@on_virtual_time
-async def test_a_strangers_object_of_that_name_is_not_taken(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_strangers_object_of_that_name_is_not_taken(stage: Stage) -> None:
     await stage.begin_first()
     [request] = stage.signer.open()
     await stage.kill()
@@ -111,9 +100,7 @@ async def test_a_strangers_object_of_that_name_is_not_taken(tmp_path: Path) -> N
     assert stage.signer.serve() == 1
 
 
-@on_virtual_time
-async def test_a_key_file_that_is_half_is_replaced(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_key_file_that_is_half_is_replaced(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "pki").mkdir()
     (tmp_path / "pki/kubelet-client.key.tmp").write_text("-----BEGIN EC PRI")
     await stage.begin_first()

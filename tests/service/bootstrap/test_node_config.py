@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from services.bootstrap.core.config_source import LOAD_ERROR, MAX_CONFIG_MAP_BYTES
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.bootstrap.node_config_stage import (
     CONFIG_MAPS,
     NODES,
@@ -20,6 +19,8 @@ from tests.service.bootstrap.node_config_stage import (
 )
 from tests.service.sources.cluster import NODE as NODE_NAME
 
+pytestmark = pytest.mark.virtual_time
+
 VALIDATE = "failed to validate config, see Kubelet log for details"
 DOWNLOAD = "failed to sync: failed to download config, see Kubelet log for details"
 
@@ -29,7 +30,6 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     return lambda: Stage(tmp_path, monkeypatch)
 
 
-@on_virtual_time
 async def test_without_a_source_the_local_configuration_is_used(make: Make) -> None:
     async with node(make) as stage:
         await stage.until("", "", "", "")
@@ -40,7 +40,6 @@ async def test_without_a_source_the_local_configuration_is_used(make: Make) -> N
 
 
 @pytest.mark.long
-@on_virtual_time
 async def test_a_good_configuration_is_used_and_good_after_ten_minutes(make: Make) -> None:
     async with node(make) as stage:
         version = stage.offer("a", maxPods=7)
@@ -64,7 +63,6 @@ async def test_a_good_configuration_is_used_and_good_after_ten_minutes(make: Mak
 
 
 @pytest.mark.long
-@on_virtual_time
 async def test_an_edit_of_the_configmap_acts_and_is_on_trial_again(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:
         await stage.until("a", "a", "", "")
@@ -77,7 +75,6 @@ async def test_an_edit_of_the_configmap_acts_and_is_on_trial_again(make: Make) -
         await stage.until("a", "a", "a", "", within=TRIAL)
 
 
-@on_virtual_time
 async def test_an_edit_while_the_edit_before_it_is_saved_acts(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     async def slow(function: Callable[..., Any], *arguments: Any) -> Any:
         await asyncio.sleep(1.0)
@@ -94,7 +91,6 @@ async def test_an_edit_while_the_edit_before_it_is_saved_acts(make: Make, monkey
 
 
 @pytest.mark.long
-@on_virtual_time
 async def test_without_the_source_again_the_local_configuration_is_used(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:
         await stage.until("a", "a", "a", "", within=TRIAL + 60)
@@ -122,35 +118,30 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.share(4)
 @pytest.mark.parametrize("what", BAD)
 @pytest.mark.parametrize("good", [False, True])
-def test_a_bad_configuration_is_reported_and_the_last_known_good_or_the_local_one_is_used(
+async def test_a_bad_configuration_is_reported_and_the_last_known_good_or_the_local_one_is_used(
     make: Make, what: str, good: bool
 ) -> None:
-    @on_virtual_time
-    async def run() -> None:
-        async with node(make, "a", maxPods=7) as stage:
-            if good:
-                await stage.until("a", "a", "a", "", within=TRIAL + 60)
-            given, error = BAD[what]
-            stage.offer("bad", **given)
-            stage.name("bad")
-            expected = ("bad", "a", "a", error) if good else ("bad", "", "", error)
-            await stage.until(*expected)
-            assert stage.max_pods == (7 if good else 50)
-            assert stage.series("kubelet_node_config_error") == {(): 1.0}
-            evaluations = stage.evaluations
-            await stage.passes(60)
-            assert (stage.shown, stage.evaluations) == (expected, evaluations), "it is not evaluated again and again"
-            await stage.kill()
-            await stage.start_bootstrap()
-            await stage.until(*expected)
-            stage.offer("bad", maxPods=9)
-            await stage.until("bad", "bad", "a" if good else "", "")
-            assert stage.max_pods == 9
-
-    run()
+    async with node(make, "a", maxPods=7) as stage:
+        if good:
+            await stage.until("a", "a", "a", "", within=TRIAL + 60)
+        given, error = BAD[what]
+        stage.offer("bad", **given)
+        stage.name("bad")
+        expected = ("bad", "a", "a", error) if good else ("bad", "", "", error)
+        await stage.until(*expected)
+        assert stage.max_pods == (7 if good else 50)
+        assert stage.series("kubelet_node_config_error") == {(): 1.0}
+        evaluations = stage.evaluations
+        await stage.passes(60)
+        assert (stage.shown, stage.evaluations) == (expected, evaluations), "it is not evaluated again and again"
+        await stage.kill()
+        await stage.start_bootstrap()
+        await stage.until(*expected)
+        stage.offer("bad", maxPods=9)
+        await stage.until("bad", "bad", "a" if good else "", "")
+        assert stage.max_pods == 9
 
 
-@on_virtual_time
 async def test_an_unknown_key_is_ignored(make: Make) -> None:
     async with node(make) as stage:
         stage.offer("a", maxPods=7, maxPodz=8)
@@ -170,22 +161,17 @@ BAD_SOURCES = {
 
 
 @pytest.mark.parametrize("what", BAD_SOURCES)
-def test_a_bad_source_is_reported_and_changes_nothing(make: Make, what: str) -> None:
-    @on_virtual_time
-    async def run() -> None:
-        async with node(make, "a", maxPods=7) as stage:
-            await stage.until("a", "a", "", "")
-            source, error = BAD_SOURCES[what]
-            stage.name(None, source)
-            await stage.until("a", "a", "", error)
-            stage.name("a")
-            await stage.until("a", "a", "", "")
-            assert stage.max_pods == 7
-
-    run()
+async def test_a_bad_source_is_reported_and_changes_nothing(make: Make, what: str) -> None:
+    async with node(make, "a", maxPods=7) as stage:
+        await stage.until("a", "a", "", "")
+        source, error = BAD_SOURCES[what]
+        stage.name(None, source)
+        await stage.until("a", "a", "", error)
+        stage.name("a")
+        await stage.until("a", "a", "", "")
+        assert stage.max_pods == 7
 
 
-@on_virtual_time
 async def test_a_configmap_that_is_not_there_is_reported_until_it_is(make: Make) -> None:
     async with node(make, "a") as stage:
         await stage.until("", "", "", DOWNLOAD)
@@ -200,20 +186,15 @@ async def test_a_configmap_that_is_not_there_is_reported_until_it_is(make: Make)
 
 
 @pytest.mark.parametrize("size", [MAX_CONFIG_MAP_BYTES + 1, 10 * 2**20])
-def test_a_configmap_that_is_too_large_is_not_saved(make: Make, size: int) -> None:
-    @on_virtual_time
-    async def run() -> None:
-        async with node(make, "a", maxPods=7) as stage:
-            await stage.until("a", "a", "", "")
-            stage.offer("large", "x" * size)
-            stage.name("large")
-            await stage.until("a", "a", "", DOWNLOAD)
-            assert len(list((stage.dynamic / "store/checkpoints").glob("*/*"))) == 1
-
-    run()
+async def test_a_configmap_that_is_too_large_is_not_saved(make: Make, size: int) -> None:
+    async with node(make, "a", maxPods=7) as stage:
+        await stage.until("a", "a", "", "")
+        stage.offer("large", "x" * size)
+        stage.name("large")
+        await stage.until("a", "a", "", DOWNLOAD)
+        assert len(list((stage.dynamic / "store/checkpoints").glob("*/*"))) == 1
 
 
-@on_virtual_time
 async def test_a_key_that_is_a_path_is_never_a_file(make: Make) -> None:
     async with node(make) as stage:
         stage.offer("a", "x", key="../../../../escaped")
@@ -223,7 +204,6 @@ async def test_a_key_that_is_a_path_is_never_a_file(make: Make) -> None:
 
 
 @pytest.mark.long
-@on_virtual_time
 async def test_without_the_api_server_the_saved_configuration_is_used(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:
         await stage.until("a", "a", "", "")
@@ -235,7 +215,6 @@ async def test_without_the_api_server_the_saved_configuration_is_used(make: Make
         await stage.until("a", "a", "a", "", within=TRIAL + 60)
 
 
-@on_virtual_time
 async def test_the_node_is_deleted_and_the_configuration_stays(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:
         await stage.until("a", "a", "", "")
@@ -245,7 +224,6 @@ async def test_the_node_is_deleted_and_the_configuration_stays(make: Make) -> No
 
 
 @pytest.mark.long
-@on_virtual_time
 async def test_only_the_checkpoints_that_may_be_used_stay(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:
         await stage.until("a", "a", "a", "", within=TRIAL + 60)

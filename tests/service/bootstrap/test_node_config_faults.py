@@ -10,8 +10,9 @@ from services.bootstrap.adapters.node_config_store import NodeConfigStore
 from services.bootstrap.core.config_source import LOAD_ERROR
 from services.bootstrap.core.node_config import Rejection
 from shared.model.config_source import ConfigSource
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.bootstrap.node_config_stage import SYNC_INTERNAL_ERROR, TRIAL, Make, Stage, node
+
+pytestmark = pytest.mark.virtual_time
 
 CRASHED = "failed to run config: podsync crashed 3 times, see Kubelet log for details"
 
@@ -21,7 +22,6 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     return lambda: Stage(tmp_path, monkeypatch)
 
 
-@on_virtual_time
 async def test_a_service_that_crashes_has_the_configuration_rolled_back(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:
         await stage.until("a", "a", "a", "", within=TRIAL + 60)
@@ -44,7 +44,6 @@ async def test_a_service_that_crashes_has_the_configuration_rolled_back(make: Ma
 
 
 @pytest.mark.long
-@on_virtual_time
 async def test_a_source_that_was_rejected_is_tried_again_after_another_one(make: Make) -> None:
     async with node(make, "b", maxPods=8) as stage:
         await stage.until("b", "b", "", "")
@@ -60,7 +59,6 @@ async def test_a_source_that_was_rejected_is_tried_again_after_another_one(make:
 
 
 @pytest.mark.long
-@on_virtual_time
 async def test_crashes_after_the_trial_reject_nothing(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:
         await stage.until("a", "a", "a", "", within=TRIAL + 60)
@@ -69,7 +67,6 @@ async def test_crashes_after_the_trial_reject_nothing(make: Make) -> None:
         assert stage.shown == ("a", "a", "a", "")
 
 
-@on_virtual_time
 async def test_a_bootstrap_that_crashes_rolls_back_at_its_start(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:
         await stage.until("a", "a", "", "")
@@ -80,7 +77,6 @@ async def test_a_bootstrap_that_crashes_rolls_back_at_its_start(make: Make) -> N
         assert stage.max_pods == 50
 
 
-@on_virtual_time
 async def test_a_bootstrap_that_crashes_rolls_back_though_the_record_of_it_cannot_be_saved(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,7 +93,6 @@ async def test_a_bootstrap_that_crashes_rolls_back_though_the_record_of_it_canno
         assert stage.max_pods == 50
 
 
-@on_virtual_time
 async def test_records_that_cannot_be_read_reject_nothing_and_end_no_bootstrap(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +109,6 @@ async def test_records_that_cannot_be_read_reject_nothing_and_end_no_bootstrap(
         assert not stage.is_killed
 
 
-@on_virtual_time
 async def test_an_invalid_local_configuration_prevents_neither_a_change_nor_a_return(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:
         await stage.until("a", "a", "a", "", within=TRIAL + 60)
@@ -137,25 +131,20 @@ async def test_an_invalid_local_configuration_prevents_neither_a_change_nor_a_re
 @pytest.mark.share(4)
 @pytest.mark.parametrize("record", ["assigned", "last-known-good"])
 @pytest.mark.parametrize("content", [b"", b"apiVersion: kubelet.config", b"\xff\xfe", b"a: " * 10_000])
-def test_a_damaged_record_never_keeps_the_agent_from_starting(make: Make, record: str, content: bytes) -> None:
-    @on_virtual_time
-    async def run() -> None:
-        async with node(make, "a", maxPods=7) as stage:
-            await stage.until("a", "a", "a", "", within=TRIAL + 60)
-            await stage.kill()
-            await stage.cluster.kill()
-            stage.record(record).write_bytes(content)
-            await stage.start_agent()
-            await stage.passes(1)
-            assert stage.max_pods == (50 if (record, content) == ("assigned", b"") else 7)
-            await stage.cluster.start()
-            await stage.until("a", "a", "a", "", within=TRIAL + 60)
-            assert stage.max_pods == 7
-
-    run()
+async def test_a_damaged_record_never_keeps_the_agent_from_starting(make: Make, record: str, content: bytes) -> None:
+    async with node(make, "a", maxPods=7) as stage:
+        await stage.until("a", "a", "a", "", within=TRIAL + 60)
+        await stage.kill()
+        await stage.cluster.kill()
+        stage.record(record).write_bytes(content)
+        await stage.start_agent()
+        await stage.passes(1)
+        assert stage.max_pods == (50 if (record, content) == ("assigned", b"") else 7)
+        await stage.cluster.start()
+        await stage.until("a", "a", "a", "", within=TRIAL + 60)
+        assert stage.max_pods == 7
 
 
-@on_virtual_time
 async def test_a_truncated_checkpoint_is_reported(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:
         await stage.until("a", "a", "", "")
@@ -171,29 +160,25 @@ POINTS = ("written", "downloaded", "assigned", "promoted", "rejected")
 
 @pytest.mark.share(4)
 @pytest.mark.parametrize("point", POINTS)
-def test_after_a_kill_between_two_steps_the_steps_go_on(make: Make, point: str) -> None:
-    @on_virtual_time
-    async def run() -> None:
-        async with node(make, "a", maxPods=7) as stage:
-            stage.kill_at = f"bootstrap.node_config.{point}"
-            for shown in (("a", "a", "", ""), ("a", "", "", CRASHED), ("a", "a", "a", "")):
-                if shown[3]:
-                    stage.crashes("podsync", 4)
-                elif shown[2]:
-                    stage.offer("a", maxPods=8)
-                while stage.shown != shown:
-                    if stage.is_killed:
-                        await stage.kill()
-                        await stage.start_bootstrap()
-                    await stage.passes(10)
-            assert stage.kill_at == "" and stage.max_pods == 8
-            assert not list((stage.dynamic / "store/checkpoints").glob("*/tmp_*"))
-
-    run()
+async def test_after_a_kill_between_two_steps_the_steps_go_on(make: Make, point: str) -> None:
+    async with node(make, "a", maxPods=7) as stage:
+        stage.kill_at = f"bootstrap.node_config.{point}"
+        for shown in (("a", "a", "", ""), ("a", "", "", CRASHED), ("a", "a", "a", "")):
+            if shown[3]:
+                stage.crashes("podsync", 4)
+            elif shown[2]:
+                stage.offer("a", maxPods=8)
+            while stage.shown != shown:
+                if stage.is_killed:
+                    await stage.kill()
+                    await stage.start_bootstrap()
+                await stage.passes(10)
+        assert stage.kill_at == "" and stage.max_pods == 8
+        assert not list((stage.dynamic / "store/checkpoints").glob("*/tmp_*"))
 
 
 @pytest.mark.parametrize("function", ["write_atomically", "sync_directory"])
-def test_with_a_full_disk_nothing_changes_until_there_is_room(
+async def test_with_a_full_disk_nothing_changes_until_there_is_room(
     make: Make, monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:
     real = getattr(node_config_store, function)
@@ -204,24 +189,18 @@ def test_with_a_full_disk_nothing_changes_until_there_is_room(
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         real(path, *rest)
 
-    @on_virtual_time
-    async def run() -> None:
-        nonlocal full
-        async with node(make) as stage:
-            await stage.until("", "", "", "")
-            monkeypatch.setattr(node_config_store, function, limited)
-            stage.offer("a", maxPods=7)
-            stage.name("a")
-            await stage.until("", "", "", SYNC_INTERNAL_ERROR)
-            await stage.passes(60)
-            assert stage.max_pods == 50
-            full = False
-            await stage.until("a", "a", "", "", within=15)
-
-    run()
+    async with node(make) as stage:
+        await stage.until("", "", "", "")
+        monkeypatch.setattr(node_config_store, function, limited)
+        stage.offer("a", maxPods=7)
+        stage.name("a")
+        await stage.until("", "", "", SYNC_INTERNAL_ERROR)
+        await stage.passes(60)
+        assert stage.max_pods == 50
+        full = False
+        await stage.until("a", "a", "", "", within=15)
 
 
-@on_virtual_time
 async def test_a_rejection_that_cannot_be_saved_is_tried_again_every_ten_seconds(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,7 +224,6 @@ async def test_a_rejection_that_cannot_be_saved_is_tried_again_every_ten_seconds
         assert stage.max_pods == 50
 
 
-@on_virtual_time
 async def test_a_trial_whose_end_cannot_be_saved_is_reported_until_it_is(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,14 +244,10 @@ async def test_a_trial_whose_end_cannot_be_saved_is_reported_until_it_is(
 
 @pytest.mark.long
 @pytest.mark.parametrize("step", [-(10**7), 10**7])
-def test_a_step_of_the_clock_changes_no_trial(make: Make, step: float) -> None:
-    @on_virtual_time
-    async def run() -> None:
-        async with node(make, "a", maxPods=7) as stage:
-            await stage.until("a", "a", "", "")
-            vars(stage.network.clock)["_wall"] += step
-            await stage.passes(TRIAL - 60)
-            assert stage.shown == ("a", "a", "", "")
-            await stage.until("a", "a", "a", "", within=120)
-
-    run()
+async def test_a_step_of_the_clock_changes_no_trial(make: Make, step: float) -> None:
+    async with node(make, "a", maxPods=7) as stage:
+        await stage.until("a", "a", "", "")
+        vars(stage.network.clock)["_wall"] += step
+        await stage.passes(TRIAL - 60)
+        assert stage.shown == ("a", "a", "", "")
+        await stage.until("a", "a", "a", "", within=120)

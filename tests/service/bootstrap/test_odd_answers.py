@@ -18,10 +18,9 @@ from shared.kube.credentials import credentials_path
 from shared.kube.interface import ApiClient, ApiStatusError
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.bootstrap.stage import BOOTSTRAP, NODE, REPORT, Stage
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(60)]
 
 
 class Between:
@@ -63,11 +62,9 @@ def put_between(stage: Stage, created: Object | None = None, listed: Object | No
         (None, {"kind": "Status", "status": "Success"}),
     ],
 )
-@on_virtual_time
 async def test_an_answer_of_another_shape_is_waited_out(
-    tmp_path: Path, created: Object | None, listed: Object | None, first: bool
+    stage: Stage, created: Object | None, listed: Object | None, first: bool
 ) -> None:
-    stage = Stage(tmp_path)
     connect = stage._connect
     put_between(stage, created, listed)
     await (stage.begin_first() if first else stage.begin())
@@ -85,9 +82,7 @@ async def test_an_answer_of_another_shape_is_waited_out(
 
 
 @pytest.mark.parametrize("vanished", [True, False], ids=["no bootstrap kubeconfig", "a token that has ended"])
-@on_virtual_time
-async def test_a_passing_401_does_not_keep_the_node_from_asking_as_itself(tmp_path: Path, vanished: bool) -> None:
-    stage = Stage(tmp_path)
+async def test_a_passing_401_does_not_keep_the_node_from_asking_as_itself(stage: Stage, vanished: bool) -> None:
     await stage.begin()
     stage.signer.serve()
     await stage.passes(1)
@@ -116,7 +111,6 @@ class Refusing:
         """Nothing to close."""
 
 
-@on_virtual_time
 async def test_a_store_that_was_lost_is_filled_by_whatever_is_in_force(tmp_path: Path) -> None:
     """The bootstrap kubeconfig is long gone, but services have a certificate."""
     stage = Stage(tmp_path, rotate_certificates=True)
@@ -137,11 +131,9 @@ async def test_a_store_that_was_lost_is_filled_by_whatever_is_in_force(tmp_path:
 @pytest.mark.long
 @pytest.mark.share(3)
 @pytest.mark.parametrize(("lifetime", "most"), [(60.0, 61), (600.0, 10), (30.0, 7)])
-@on_virtual_time
 async def test_short_certificates_follow_each_other_without_a_gap_and_without_a_storm(
-    tmp_path: Path, lifetime: float, most: int
+    stage: Stage, lifetime: float, most: int
 ) -> None:
-    stage = Stage(tmp_path)
     stage.signer.lifetime = lifetime  # that begins 300 s ago: it may be due as it comes
     await stage.begin()
     without = 0
@@ -155,9 +147,7 @@ async def test_short_certificates_follow_each_other_without_a_gap_and_without_a_
     assert without == 0 or lifetime < 40
 
 
-@on_virtual_time
-async def test_a_good_certificate_does_not_make_way_for_one_without_all_that_was_asked_for(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_good_certificate_does_not_make_way_for_one_without_all_that_was_asked_for(stage: Stage) -> None:
     await stage.begin()
     stage.signer.serve()
     await stage.passes(1)
@@ -178,10 +168,8 @@ async def test_a_good_certificate_does_not_make_way_for_one_without_all_that_was
     assert len(stage.users) == 2
 
 
-@on_virtual_time
-async def test_the_kubeconfig_names_the_cluster_that_gave_the_certificate(tmp_path: Path) -> None:
+async def test_the_kubeconfig_names_the_cluster_that_gave_the_certificate(stage: Stage) -> None:
     """The bootstrap kubeconfig was replaced while the request waited."""
-    stage = Stage(tmp_path)
     await stage.begin_first()
     stage.bootstrap = KubeconfigReport(cluster={"server": "https://other:6443"})
     stage.signer.serve()
@@ -191,9 +179,7 @@ async def test_the_kubeconfig_names_the_cluster_that_gave_the_certificate(tmp_pa
     assert cluster["cluster"]["server"] == "https://other:6443"
 
 
-@on_virtual_time
-async def test_a_bootstrap_kubeconfig_that_has_gone_meanwhile_is_remembered(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_bootstrap_kubeconfig_that_has_gone_meanwhile_is_remembered(stage: Stage) -> None:
     await stage.begin_first()
     stage.bootstrap = KubeconfigReport(problems=("cannot be read",))
     stage.signer.serve()
@@ -203,9 +189,7 @@ async def test_a_bootstrap_kubeconfig_that_has_gone_meanwhile_is_remembered(tmp_
     assert cluster["cluster"] == REPORT.cluster
 
 
-@on_virtual_time
-async def test_a_file_that_cannot_be_removed_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(tmp_path)
+async def test_a_file_that_cannot_be_removed_ends_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     await stage.begin()
     [request] = stage.signer.open()
 
@@ -225,9 +209,7 @@ async def test_a_file_that_cannot_be_removed_ends_nothing(tmp_path: Path, monkey
     assert stage.store.current.exists()
 
 
-@on_virtual_time
-async def test_a_clock_that_was_set_back_makes_no_wait_longer(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_clock_that_was_set_back_makes_no_wait_longer(stage: Stage) -> None:
     await stage.begin()
     await stage.kill()
     file = PendingFile(Path(stage.config.run_dir) / "client-certificate.pending")
@@ -240,9 +222,7 @@ async def test_a_clock_that_was_set_back_makes_no_wait_longer(tmp_path: Path) ->
     assert len(stage.users) == 2
 
 
-@on_virtual_time
-async def test_a_bootstrap_kubeconfig_without_a_cluster_fills_no_store(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_bootstrap_kubeconfig_without_a_cluster_fills_no_store(stage: Stage, tmp_path: Path) -> None:
     stage.bootstrap = KubeconfigReport()  # as from a pod's service account
     await stage.begin_first()
     for _ in range(20):

@@ -16,7 +16,9 @@ from shared.agent.run_once import load_record
 from shared.config.effective import EffectiveConfig
 from shared.model.run_once import Outcome, RunOnceRecord
 from tests.fakes.memory_bus import MemoryNetwork
-from tests.fakes.virtual_time import AtOnce, ended, on_virtual_time, pass_time, virtual_clock
+from tests.fakes.virtual_time import AtOnce, ended, pass_time, virtual_clock
+
+pytestmark = pytest.mark.virtual_time
 
 GENERATION = "boot/17/1"
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -82,7 +84,6 @@ class Node:
         return {pod.name: pod.outcome for pod in self.record.pods}
 
 
-@on_virtual_time
 async def test_the_agent_ends_when_each_pod_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(tmp_path, monkeypatch)
     await node.start()
@@ -99,7 +100,6 @@ async def test_the_agent_ends_when_each_pod_is_done(tmp_path: Path, monkeypatch:
     await node.kill()
 
 
-@on_virtual_time
 async def test_a_killed_bootstrap_goes_on_with_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(tmp_path, monkeypatch)
     await node.start()
@@ -121,7 +121,6 @@ async def test_a_killed_bootstrap_goes_on_with_its_record(tmp_path: Path, monkey
     await node.kill()
 
 
-@on_virtual_time
 async def test_a_supervisord_that_does_not_answer_is_requested_to_end_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +134,6 @@ async def test_a_supervisord_that_does_not_answer_is_requested_to_end_again(
     await node.kill()
 
 
-@on_virtual_time
 async def test_a_manifest_that_sources_cannot_use_fails_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,7 +148,6 @@ async def test_a_manifest_that_sources_cannot_use_fails_the_run(
     await node.kill()
 
 
-@on_virtual_time
 async def test_nothing_is_decided_by_an_incomplete_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(tmp_path, monkeypatch)
     await node.start()

@@ -22,10 +22,10 @@ from tests.fakes.api_server import FakeApiServer
 from tests.fakes.api_signer import Signer
 from tests.fakes.followed import FollowedStream
 from tests.fakes.memory_bus import MemoryNetwork
-from tests.fakes.virtual_time import on_virtual_time, pass_time, virtual_clock
+from tests.fakes.virtual_time import pass_time, virtual_clock
 from tests.service.bootstrap.stage import NODE, at_once
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(60)]
 HOST, IP = {"type": "Hostname", "address": "n1"}, {"type": "InternalIP", "address": "10.0.0.1"}
 
 
@@ -96,7 +96,6 @@ class Node:
         await asyncio.gather(self._tasks, return_exceptions=True)
 
 
-@on_virtual_time
 async def test_nothing_is_asked_for_before_there_is_an_address(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         node = Node(tmp_path, monkeypatch)
@@ -116,7 +115,6 @@ async def test_nothing_is_asked_for_before_there_is_an_address(tmp_path: Path) -
         await node.end()
 
 
-@on_virtual_time
 async def test_names_alone_are_enough_with_the_gate(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         node = Node(tmp_path, monkeypatch, feature_gates={"AllowDNSOnlyNodeCSR": True})
@@ -125,7 +123,6 @@ async def test_names_alone_are_enough_with_the_gate(tmp_path: Path) -> None:
         await node.end()
 
 
-@on_virtual_time
 async def test_a_new_address_replaces_the_request_and_a_removed_one_changes_nothing(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         node, other = Node(tmp_path, monkeypatch), {"type": "ExternalIP", "address": "192.0.2.1"}
@@ -143,7 +140,6 @@ async def test_a_new_address_replaces_the_request_and_a_removed_one_changes_noth
         await node.end()
 
 
-@on_virtual_time
 async def test_a_signer_that_leaves_names_out_is_not_asked_without_end(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         node = Node(tmp_path, monkeypatch)
@@ -156,7 +152,6 @@ async def test_a_signer_that_leaves_names_out_is_not_asked_without_end(tmp_path:
         await node.end()
 
 
-@on_virtual_time
 async def test_a_new_client_certificate_is_reported_and_one_that_was_there_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,7 +173,6 @@ async def test_a_new_client_certificate_is_reported_and_one_that_was_there_is_no
     await again.end()
 
 
-@on_virtual_time
 async def test_the_age_of_a_replaced_serving_certificate_is_measured(tmp_path: Path) -> None:
     def counted(name: str) -> list[float]:
         return next(series[()] for family, series in node.metrics.collect() if family.name == name)

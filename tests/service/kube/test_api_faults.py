@@ -9,7 +9,9 @@ from shared.kube.interface import ApiStatusError, ApiUnreachableError
 from shared.model.objects import Object
 from tests.fakes.api_resources import V1_20
 from tests.fakes.api_server import FakeApiServer
-from tests.fakes.virtual_time import on_virtual_time, virtual_clock
+from tests.fakes.virtual_time import virtual_clock
+
+pytestmark = pytest.mark.virtual_time
 
 _POD: Object = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "busybox"}]}}
 
@@ -27,7 +29,6 @@ async def _let(seconds: float) -> None:
     virtual_clock().advance(seconds)
 
 
-@on_virtual_time
 async def test_a_server_that_is_down_breaks_watches_and_refuses_until_it_is_up() -> None:
     server = _server()
     node = server.client("system:node:n1")
@@ -43,7 +44,6 @@ async def test_a_server_that_is_down_breaks_watches_and_refuses_until_it_is_up()
     assert server.requests == [("WATCH", paths.NODES), ("GET", paths.node("n1"))]
 
 
-@on_virtual_time
 async def test_a_slow_request_takes_effect_at_its_end_or_not_at_all() -> None:
     server = _server()
     server.slow(5)
@@ -59,7 +59,6 @@ async def test_a_slow_request_takes_effect_at_its_end_or_not_at_all() -> None:
         await patching
 
 
-@on_virtual_time
 async def test_too_many_requests_are_tried_again_after_the_time_that_is_named() -> None:
     server = _server()
     server.refuse(2, retry_after=3)
@@ -75,7 +74,6 @@ async def test_too_many_requests_are_tried_again_after_the_time_that_is_named() 
         await server.client().get(paths.node("n1"))
 
 
-@on_virtual_time
 async def test_a_lost_answer_leaves_the_effect() -> None:
     server = _server()
     server.lose_answers(1)
@@ -85,7 +83,6 @@ async def test_a_lost_answer_leaves_the_effect() -> None:
     assert server.get(paths.event("default", "e")) is not None
 
 
-@on_virtual_time
 async def test_a_paused_server_sends_nothing_until_it_resumes() -> None:
     server = _server()
     node = server.client("system:node:n1")
@@ -102,7 +99,6 @@ async def test_a_paused_server_sends_nothing_until_it_resumes() -> None:
         assert (await event).type == "ADDED"
 
 
-@on_virtual_time
 async def test_an_older_server_drops_what_it_does_not_know() -> None:
     server = FakeApiServer(virtual_clock(), drops=V1_20)
     pod = server.bind(_POD, "n1")

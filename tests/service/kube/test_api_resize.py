@@ -9,7 +9,9 @@ from shared.kube.interface import ApiStatusError
 from shared.model.objects import Object
 from tests.fakes.api_resources import V1_20
 from tests.fakes.api_server import FakeApiServer
-from tests.fakes.virtual_time import on_virtual_time, virtual_clock
+from tests.fakes.virtual_time import virtual_clock
+
+pytestmark = pytest.mark.virtual_time
 
 WEB = paths.pod("default", "web")
 SMALL, LARGE = {"cpu": "100m", "memory": "64Mi"}, {"cpu": "200m", "memory": "128Mi"}
@@ -38,7 +40,6 @@ async def refused(request: Any) -> ApiStatusError:
     return caught.value
 
 
-@on_virtual_time
 async def test_it_changes_resources_and_the_generation_alone() -> None:
     api = server(a_pod())
     before = api.get(WEB)
@@ -54,7 +55,6 @@ async def test_it_changes_resources_and_the_generation_alone() -> None:
     assert after["status"] == before["status"]
 
 
-@on_virtual_time
 async def test_nothing_else_changes_resources() -> None:
     api = server(a_pod())
     assert (await refused(api.client().patch(WEB, containers(requests=LARGE)))).code == 422
@@ -70,7 +70,6 @@ async def test_nothing_else_changes_resources() -> None:
         ({"requests": LARGE, "limits": LARGE}, "Pod QOS Class may not change as a result of resizing"),
     ],
 )
-@on_virtual_time
 async def test_a_resize_that_no_node_can_do_is_refused(resources: Any, why: str) -> None:
     api = server(a_pod())
     error = await refused(api.client().patch(f"{WEB}/resize", containers(**resources)))
@@ -92,7 +91,6 @@ async def test_a_resize_that_no_node_can_do_is_refused(resources: Any, why: str)
         ),
     ],
 )
-@on_virtual_time
 async def test_some_resizes_need_a_node_that_declares_them(feature: str, spec: Object, patch: Object) -> None:
     without = server(a_pod(**spec))
     error = await refused(without.client().patch(f"{WEB}/resize", patch))
@@ -100,7 +98,6 @@ async def test_some_resizes_need_a_node_that_declares_them(feature: str, spec: O
     await server(a_pod(**spec), feature).client().patch(f"{WEB}/resize", patch)
 
 
-@on_virtual_time
 async def test_a_server_of_1_20_and_other_kinds_have_no_resize() -> None:
     older = FakeApiServer(virtual_clock(), drops=V1_20)
     older.put(paths.node("n1"), {})
@@ -110,7 +107,6 @@ async def test_a_server_of_1_20_and_other_kinds_have_no_resize() -> None:
     assert (await refused(server(a_pod()).client().patch(f"{paths.node('n1')}/resize", {}))).code == 404
 
 
-@on_virtual_time
 async def test_a_node_may_not_resize_its_pods() -> None:
     api = server(a_pod())
     error = await refused(api.client("system:node:n1").patch(f"{WEB}/resize", containers(requests=LARGE)))

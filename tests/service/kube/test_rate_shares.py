@@ -12,8 +12,9 @@ from services.status import service as status
 from shared.kube.rate_share import rate_share
 from shared.kube.request_queue import Urgency
 from shared.metrics.registry import Registry
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import ClusterNode
+
+pytestmark = pytest.mark.virtual_time
 
 
 class RecordedClient:
@@ -26,7 +27,6 @@ class RecordedClient:
         return RecordedClient(self.rates, urgency)
 
 
-@on_virtual_time
 async def test_the_rates_of_all_clients_add_up_to_the_configured_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,7 +50,6 @@ async def test_the_rates_of_all_clients_add_up_to_the_configured_one(
 
 
 @pytest.mark.parametrize(("release", "qps", "given"), [("1.36", 0, 0), ("1.37", 0, -1), ("1.37", 3, 3)])
-@on_virtual_time
 async def test_event_record_qps_of_0_is_no_limit_since_kubernetes_1_37(
     release: str, qps: int, given: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from shared.cri.interface import RuntimeEvent
 from shared.model.runtime import ContainerState, SandboxState
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.pleg.world import PlegWorld
+
+pytestmark = pytest.mark.virtual_time
 
 STEPS = 150
 
@@ -53,7 +54,6 @@ async def disturb(world: PlegWorld, rng: random.Random, step: int) -> None:
 
 @pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(10))
-@on_virtual_time
 async def test_after_any_disturbance_the_stream_has_what_the_runtime_has(seed: int) -> None:
     rng = random.Random(seed)
     world = PlegWorld(events=seed % 2 == 1)

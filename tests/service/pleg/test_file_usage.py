@@ -11,11 +11,11 @@ from services.pleg.controllers import file_usage
 from services.pleg.controllers.file_usage import LONG_PODS, MAX_VOLUME_REQUESTS, PAUSE_FACTOR
 from services.pleg.controllers.usage_reader import READ_SECONDS
 from shared.cri.interface import FilesystemFiles
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.pleg.usage_world import answer_to, ask, used, with_pod, with_pods
 
+pytestmark = pytest.mark.virtual_time
 
-@on_virtual_time
+
 async def test_the_files_of_a_pod_are_measured_once_in_a_period() -> None:
     world, container = await with_pod()
     world.runtime.layers[container] = FilesystemFiles(mountpoint="/", used=4096)
@@ -31,7 +31,6 @@ async def test_the_files_of_a_pod_are_measured_once_in_a_period() -> None:
         await world.until(lambda: len(world.usage.measured) == 2, within=60.0)
 
 
-@on_virtual_time
 async def test_volumes_that_only_plugins_can_measure_have_the_figures_of_volume() -> None:
     world, _ = await with_pod()
     world.usage.by_plugins = True
@@ -55,7 +54,6 @@ async def test_volumes_that_only_plugins_can_measure_have_the_figures_of_volume(
         assert set(requests) == {"a"}
 
 
-@on_virtual_time
 async def test_a_pod_whose_files_cannot_be_measured_costs_only_its_own_figures() -> None:
     world = await with_pods("a", "b", "c")
     answers = world.usage.hung["a"] = asyncio.Event()
@@ -75,7 +73,6 @@ async def test_a_pod_whose_files_cannot_be_measured_costs_only_its_own_figures()
         assert world.usage.measured.count("a") == 2
 
 
-@on_virtual_time
 async def test_volumes_that_do_not_answer_are_waited_for_together_and_keep_no_files_from_being_measured() -> None:
     uids = [f"a{number:02}" for number in range(30)]
     world = await with_pods(*uids)
@@ -92,7 +89,6 @@ async def test_volumes_that_do_not_answer_are_waited_for_together_and_keep_no_fi
         await world.until(lambda: len(world.usage.measured) > measured)
 
 
-@on_virtual_time
 async def test_volume_gets_few_requests_at_once_and_a_slow_answer_makes_no_pod_be_measured_less_often() -> None:
     uids = [f"a{number:02}" for number in range(3 * MAX_VOLUME_REQUESTS)]
     world = await with_pods(*uids)
@@ -127,7 +123,6 @@ async def test_volume_gets_few_requests_at_once_and_a_slow_answer_makes_no_pod_b
         await world.until(lambda: len(world.usage.measured) >= measured + len(uids), within=10.0)
 
 
-@on_virtual_time
 async def test_as_many_hung_pods_as_there_are_places_begin_no_round_for_the_others() -> None:
     hung = [f"a{number:02}" for number in range(MAX_COUNTS)]
     world = await with_pods(*hung, "b")
@@ -143,7 +138,6 @@ async def test_as_many_hung_pods_as_there_are_places_begin_no_round_for_the_othe
 
 
 @pytest.mark.long
-@on_virtual_time
 async def test_pods_with_files_without_end_show_what_was_counted_and_leave_places_and_time_to_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -169,7 +163,6 @@ async def test_pods_with_files_without_end_show_what_was_counted_and_leave_place
         assert 0 < world.usage.counted_seconds - before <= 1.1 * 4800.0 * LONG_PODS / PAUSE_FACTOR
 
 
-@on_virtual_time
 async def test_a_count_that_lasts_too_long_begins_again_and_the_figure_is_that_of_the_last_two(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -192,7 +185,6 @@ async def test_a_count_that_lasts_too_long_begins_again_and_the_figure_is_that_o
 
 
 @pytest.mark.long
-@on_virtual_time
 async def test_files_that_take_long_to_count_are_counted_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_usage, "LONG_SECONDS", 30.0)
     world = await with_pods("a")
@@ -207,7 +199,6 @@ async def test_files_that_take_long_to_count_are_counted_to_their_end(monkeypatc
         assert world.usage.measured == ["a"] * 3  # given up after 31 and 63 seconds
 
 
-@on_virtual_time
 async def test_a_count_that_fails_keeps_nothing_open() -> None:
     world = await with_pods("a")
     world.usage.failing = {"a"}
@@ -218,7 +209,6 @@ async def test_a_count_that_fails_keeps_nothing_open() -> None:
         assert world.usage.measured == ["a"]
 
 
-@on_virtual_time
 async def test_a_new_measurement_without_end_never_lowers_a_figure() -> None:
     world = await with_pods("a")
     async with world:
@@ -236,7 +226,6 @@ async def test_a_new_measurement_without_end_never_lowers_a_figure() -> None:
         assert len(world.usage.measured) == 7 and figures[-1] > 6
 
 
-@on_virtual_time
 async def test_a_pod_that_ends_while_its_files_are_measured_leaves_nothing() -> None:
     world = await with_pods("a", "b")
     answers = world.usage.hung["a"] = asyncio.Event()
@@ -251,7 +240,6 @@ async def test_a_pod_that_ends_while_its_files_are_measured_leaves_nothing() -> 
         assert "a" not in used(await ask(world, GetUsage(max_age_seconds=0.0)))
 
 
-@on_virtual_time
 async def test_a_pod_that_ends_during_a_request_for_newer_figures_is_not_measured_again() -> None:
     world = await with_pods("a", "b")
     answers = world.usage.hung["a"] = asyncio.Event()
@@ -267,7 +255,6 @@ async def test_a_pod_that_ends_during_a_request_for_newer_figures_is_not_measure
         assert world.usage.measured.count("a") == 1
 
 
-@on_virtual_time
 async def test_a_request_can_have_the_files_measured_again() -> None:
     world, _ = await with_pod()
     async with world:
@@ -282,7 +269,6 @@ async def test_a_request_can_have_the_files_measured_again() -> None:
         assert found.pods[0].volumes[0].filesystem.used == 2
 
 
-@on_virtual_time
 async def test_a_runtime_without_figures_of_layers_costs_those_alone() -> None:
     world, _ = await with_pod()
     world.runtime.fail("ListContainerStats", "Unimplemented", times=1000)

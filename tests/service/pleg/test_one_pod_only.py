@@ -5,11 +5,11 @@ import pytest
 from services.pleg.controllers.prober import Prober
 from shared.model.runtime import RuntimePod
 from tests.fakes.runtime import FakeRuntime
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.pleg.world import PlegWorld
 
+pytestmark = pytest.mark.virtual_time
 
-@on_virtual_time
+
 async def test_a_mistake_with_the_probes_of_one_pod_keeps_no_pod_from_being_seen() -> None:
     observed = Prober.observed
 
@@ -31,7 +31,6 @@ async def test_a_mistake_with_the_probes_of_one_pod_keeps_no_pod_from_being_seen
             )
 
 
-@on_virtual_time
 async def test_a_look_that_fails_by_a_mistake_of_ours_is_done_again() -> None:
     observe = FakeRuntime.observe
     failures = 3

@@ -11,9 +11,10 @@ from services.pleg.adapters.reported_usage import RUNTIME_SECONDS
 from services.pleg.controllers.usage_reader import READ_SECONDS
 from shared.cri.usage import ReportedInterface, ReportedPressure, ReportedShare, ReportedUsage, SandboxStats
 from shared.model.frozen_copy import replace
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.pleg.usage_world import SECOND, ask, usage_of
 from tests.service.pleg.world import PlegWorld
+
+pytestmark = pytest.mark.virtual_time
 
 GATES = {"PodAndContainerStatsFromCRI": True}
 SHARE = ReportedShare(total=3, avg10=0.5, avg60=0.25, avg300=0.0)
@@ -49,7 +50,6 @@ async def the_pod(world: PlegWorld) -> PodUsage:
     return pod
 
 
-@on_virtual_time
 async def test_a_pod_has_the_figures_of_the_runtime() -> None:
     world, _ = await with_reported_pod()
     async with world:
@@ -64,7 +64,6 @@ async def test_a_pod_has_the_figures_of_the_runtime() -> None:
         assert world.usage.readings == 0, "no cgroup of a pod is read"
 
 
-@on_virtual_time
 async def test_a_rate_is_that_of_the_runtime_where_it_has_one() -> None:
     world, stats = await with_reported_pod()
     async with world:
@@ -80,7 +79,6 @@ async def test_a_rate_is_that_of_the_runtime_where_it_has_one() -> None:
         assert 0 < (pod.cgroup.cpu_nanocores or 0) <= SECOND / READ_SECONDS, "else it is computed"
 
 
-@on_virtual_time
 async def test_a_pod_that_the_runtime_does_not_report_has_no_usage() -> None:
     world, stats = await with_reported_pod()
     async with world:
@@ -92,7 +90,6 @@ async def test_a_pod_that_the_runtime_does_not_report_has_no_usage() -> None:
         assert (await ask(world, FRESH)).pods == ()
 
 
-@on_virtual_time
 async def test_a_runtime_without_the_call_is_warned_of_once_and_cgroups_are_read(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -110,7 +107,6 @@ async def test_a_runtime_without_the_call_is_warned_of_once_and_cgroups_are_read
         assert pod.cgroup is not None and pod.cgroup.cpu_nanoseconds == 5 * SECOND
 
 
-@on_virtual_time
 async def test_another_error_of_the_runtime_is_no_reason_to_read_cgroups() -> None:
     world, _ = await with_reported_pod()
     async with world:
@@ -123,7 +119,6 @@ async def test_another_error_of_the_runtime_is_no_reason_to_read_cgroups() -> No
         assert (await the_pod(world)).processes == 19
 
 
-@on_virtual_time
 async def test_a_runtime_that_hangs_delays_no_reading_of_the_node_and_pods_are_read_from_cgroups(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -148,7 +143,6 @@ async def test_a_runtime_that_hangs_delays_no_reading_of_the_node_and_pods_are_r
         assert (await the_pod(world)).processes == 19
 
 
-@on_virtual_time
 async def test_requests_that_wait_for_a_runtime_that_hangs_get_the_same_reading() -> None:
     """Else each would wait for those before it, and that of an eviction would get no answer."""
     world, _ = await with_reported_pod()
@@ -162,7 +156,6 @@ async def test_requests_that_wait_for_a_runtime_that_hangs_get_the_same_reading(
         assert all(len(each.result().pods) == 1 for each in asking)
 
 
-@on_virtual_time
 async def test_without_the_gate_the_runtime_is_not_asked() -> None:
     world, _ = await with_reported_pod()
     world.gates = {}
@@ -172,7 +165,6 @@ async def test_without_the_gate_the_runtime_is_not_asked() -> None:
         assert not world.runtime.requests("ListPodSandboxStats")
 
 
-@on_virtual_time
 async def test_cgroups_of_the_node_alone_are_read_without_pods() -> None:
     world, _ = await with_reported_pod()
     async with world:

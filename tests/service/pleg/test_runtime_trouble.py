@@ -5,11 +5,11 @@ import pytest
 from services.pleg.core.observation import RELIST_SECONDS
 from shared.cri.interface import RuntimeEvent
 from shared.model.runtime import ContainerState
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.pleg.world import PlegWorld
 
+pytestmark = pytest.mark.virtual_time
 
-@on_virtual_time
+
 async def test_a_runtime_that_is_away_is_named_in_the_beat_with_a_remedy() -> None:
     world = PlegWorld()
     world.runtime.reachable = False
@@ -22,7 +22,6 @@ async def test_a_runtime_that_is_away_is_named_in_the_beat_with_a_remedy() -> No
         assert not world.node.state["node"].runtime_reachable
 
 
-@on_virtual_time
 async def test_it_tries_again_after_100_ms_doubling_up_to_5_s_for_ever() -> None:
     world = PlegWorld()
     world.runtime.reachable = False
@@ -35,7 +34,6 @@ async def test_it_tries_again_after_100_ms_doubling_up_to_5_s_for_ever() -> None
         assert world.lists() - lists == 10
 
 
-@on_virtual_time
 async def test_a_runtime_that_comes_back_is_listed_and_the_trouble_ends() -> None:
     world = PlegWorld()
     world.runtime.reachable = False
@@ -50,42 +48,35 @@ async def test_a_runtime_that_comes_back_is_listed_and_the_trouble_ends() -> Non
         assert world.node.state["node"].runtime_reachable
 
 
-@on_virtual_time
-async def test_pods_stay_published_while_the_runtime_is_away() -> None:
-    async with PlegWorld() as world:
-        await world.run_pod("a")
-        await world.pass_time(RELIST_SECONDS)
-        world.runtime.reachable = False
-        await world.pass_time(60)
-        assert "a" in world.pods.state and world.deletions() == []
-        assert world.pods.complete
+async def test_pods_stay_published_while_the_runtime_is_away(world: PlegWorld) -> None:
+    await world.run_pod("a")
+    await world.pass_time(RELIST_SECONDS)
+    world.runtime.reachable = False
+    await world.pass_time(60)
+    assert "a" in world.pods.state and world.deletions() == []
+    assert world.pods.complete
 
 
-@on_virtual_time
-async def test_the_progress_of_lists_stands_still_while_the_runtime_is_away() -> None:
-    async with PlegWorld() as world:
-        await world.pass_time(10)
-        listed = world.beats["pleg"].progress["relist"]
-        world.runtime.reachable = False
-        await world.pass_time(60)
-        assert world.beats["pleg"].progress["relist"] <= listed + RELIST_SECONDS
-        assert world.clock.monotonic() - world.beats["pleg"].progress["node"] <= 6
+async def test_the_progress_of_lists_stands_still_while_the_runtime_is_away(world: PlegWorld) -> None:
+    await world.pass_time(10)
+    listed = world.beats["pleg"].progress["relist"]
+    world.runtime.reachable = False
+    await world.pass_time(60)
+    assert world.beats["pleg"].progress["relist"] <= listed + RELIST_SECONDS
+    assert world.clock.monotonic() - world.beats["pleg"].progress["node"] <= 6
 
 
-@on_virtual_time
-async def test_a_process_that_ends_while_the_runtime_is_away_is_seen_when_it_is_back() -> None:
-    async with PlegWorld() as world:
-        _, container = await world.run_pod("a")
-        await world.pass_time(RELIST_SECONDS)
-        world.runtime.reachable = False
-        world.runtime.exit_container(container, 4)
-        await world.pass_time(20)
-        assert world.container("a").state is ContainerState.RUNNING
-        world.runtime.reachable = True
-        await world.until(lambda: world.container("a").exit_code == 4, within=5.1)
+async def test_a_process_that_ends_while_the_runtime_is_away_is_seen_when_it_is_back(world: PlegWorld) -> None:
+    _, container = await world.run_pod("a")
+    await world.pass_time(RELIST_SECONDS)
+    world.runtime.reachable = False
+    world.runtime.exit_container(container, 4)
+    await world.pass_time(20)
+    assert world.container("a").state is ContainerState.RUNNING
+    world.runtime.reachable = True
+    await world.until(lambda: world.container("a").exit_code == 4, within=5.1)
 
 
-@on_virtual_time
 async def test_events_are_hints_to_look_at_one_pod() -> None:
     async with PlegWorld(events=True) as world:
         assert world.node.state["node"].event_stream
@@ -97,7 +88,6 @@ async def test_events_are_hints_to_look_at_one_pod() -> None:
         assert world.lists() == lists
 
 
-@on_virtual_time
 async def test_late_repeated_and_made_up_events_change_nothing() -> None:
     async with PlegWorld(events=True) as world:
         _, container = await world.run_pod("a")
@@ -111,7 +101,6 @@ async def test_late_repeated_and_made_up_events_change_nothing() -> None:
         assert world.container("a").state is ContainerState.RUNNING
 
 
-@on_virtual_time
 async def test_an_event_of_no_pod_makes_a_full_list() -> None:
     async with PlegWorld(events=True) as world:
         lists = world.lists()
@@ -120,7 +109,6 @@ async def test_an_event_of_no_pod_makes_a_full_list() -> None:
         assert world.lists() == lists + 1
 
 
-@on_virtual_time
 async def test_there_is_one_reader_and_every_reconnect_makes_a_full_list() -> None:
     async with PlegWorld(events=True) as world:
         for _ in range(3):
@@ -133,19 +121,16 @@ async def test_there_is_one_reader_and_every_reconnect_makes_a_full_list() -> No
             assert world.lists() > lists
 
 
-@on_virtual_time
-async def test_a_runtime_without_events_is_not_asked_again_before_it_went_away_and_came_back() -> None:
-    async with PlegWorld() as world:
-        await world.pass_time(60)
-        assert len(world.runtime.requests("GetContainerEvents")) == 1
-        assert not world.node.state["node"].event_stream
-        world.runtime.reachable = False
-        await world.pass_time(10)
-        world.runtime.reachable = world.runtime.event_stream = True
-        await world.until(lambda: world.node.state["node"].event_stream, within=10.1)
+async def test_a_runtime_without_events_is_not_asked_again_before_it_went_away_and_came_back(world: PlegWorld) -> None:
+    await world.pass_time(60)
+    assert len(world.runtime.requests("GetContainerEvents")) == 1
+    assert not world.node.state["node"].event_stream
+    world.runtime.reachable = False
+    await world.pass_time(10)
+    world.runtime.reachable = world.runtime.event_stream = True
+    await world.until(lambda: world.node.state["node"].event_stream, within=10.1)
 
 
-@on_virtual_time
 async def test_the_trouble_is_logged_once_and_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     world = PlegWorld()
     world.runtime.reachable = False

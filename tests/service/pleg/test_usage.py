@@ -5,21 +5,19 @@ import pytest
 from bus.messages.cgroup_details import FoundCgroups, GetCgroups
 from bus.messages.usage import GetUsage
 from services.pleg.controllers.usage_reader import INTEREST_SECONDS, READ_SECONDS
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.pleg.usage_world import SECOND, ask, usage_of, with_pod
 from tests.service.pleg.world import PlegWorld
 
-
-@on_virtual_time
-async def test_followers_get_the_node_every_ten_seconds() -> None:
-    async with PlegWorld() as world:
-        assert await world.until(lambda: world.node_usage.complete) < 1.0
-        first = world.node_usage.state["node"].read_at
-        await world.pass_time(READ_SECONDS)
-        assert world.node_usage.state["node"].read_at == pytest.approx(first + READ_SECONDS)
+pytestmark = pytest.mark.virtual_time
 
 
-@on_virtual_time
+async def test_followers_get_the_node_every_ten_seconds(world: PlegWorld) -> None:
+    assert await world.until(lambda: world.node_usage.complete) < 1.0
+    first = world.node_usage.state["node"].read_at
+    await world.pass_time(READ_SECONDS)
+    assert world.node_usage.state["node"].read_at == pytest.approx(first + READ_SECONDS)
+
+
 async def test_a_second_reading_has_the_cpu_use_between_the_two() -> None:
     world, container = await with_pod()
     async with world:
@@ -34,7 +32,6 @@ async def test_a_second_reading_has_the_cpu_use_between_the_two() -> None:
         assert (pod.cgroup.cpu_nanocores or 0) * (pod.read_at - first.read_at) == pytest.approx(2 * SECOND)
 
 
-@on_virtual_time
 async def test_an_answer_is_complete_once_the_runtime_was_listed() -> None:
     world, _ = await with_pod()
     hang = world.runtime.hang("Observe")
@@ -51,7 +48,6 @@ async def test_an_answer_is_complete_once_the_runtime_was_listed() -> None:
         assert found.complete and not found.pods
 
 
-@on_virtual_time
 async def test_a_request_is_answered_by_the_last_reading_unless_that_is_too_old() -> None:
     world, container = await with_pod()
     async with world:
@@ -69,17 +65,14 @@ async def test_a_request_is_answered_by_the_last_reading_unless_that_is_too_old(
         assert found.node.read_at == world.clock.monotonic()
 
 
-@on_virtual_time
-async def test_a_request_for_the_node_alone_reads_no_pod() -> None:
-    async with PlegWorld() as world:
-        await world.pass_time(5.0)
-        found = await ask(world, GetUsage(max_age_seconds=0.0, pods=False))
-        assert world.usage.readings == 0 and not found.pods
-        assert found.node.read_at == world.clock.monotonic()
+async def test_a_request_for_the_node_alone_reads_no_pod(world: PlegWorld) -> None:
+    await world.pass_time(5.0)
+    found = await ask(world, GetUsage(max_age_seconds=0.0, pods=False))
+    assert world.usage.readings == 0 and not found.pods
+    assert found.node.read_at == world.clock.monotonic()
 
 
 @pytest.mark.long
-@on_virtual_time
 async def test_pods_are_read_for_five_minutes_after_a_request() -> None:
     world, _ = await with_pod()
     async with world:
@@ -94,25 +87,21 @@ async def test_pods_are_read_for_five_minutes_after_a_request() -> None:
         assert world.usage.readings == readings
 
 
-@on_virtual_time
-async def test_requests_for_all_cgroups_share_a_reading_that_is_new_enough() -> None:
-    async with PlegWorld() as world:
-        await world.run_pod("a")
-        await world.until(lambda: "a" in world.pods.state)
-        request = GetCgroups(max_age_seconds=2.0)
-        for _ in range(2):
-            assert (await world.podsync.ask("pleg", request, FoundCgroups)).machine.cores == 2
-        assert world.usage.cgroup_readings == [["a"]]
-        await world.pass_time(3.0)
-        await world.podsync.ask("pleg", request, FoundCgroups)
-        assert world.usage.cgroup_readings == [["a"], ["a"]]
+async def test_requests_for_all_cgroups_share_a_reading_that_is_new_enough(world: PlegWorld) -> None:
+    await world.run_pod("a")
+    await world.until(lambda: "a" in world.pods.state)
+    request = GetCgroups(max_age_seconds=2.0)
+    for _ in range(2):
+        assert (await world.podsync.ask("pleg", request, FoundCgroups)).machine.cores == 2
+    assert world.usage.cgroup_readings == [["a"]]
+    await world.pass_time(3.0)
+    await world.podsync.ask("pleg", request, FoundCgroups)
+    assert world.usage.cgroup_readings == [["a"], ["a"]]
 
 
-@on_virtual_time
-async def test_a_notification_of_the_kernel_causes_a_reading_at_once() -> None:
-    async with PlegWorld() as world:
-        await world.until(lambda: "node" in world.node_usage.state)
-        await world.pass_time(1)
-        before = world.node_usage.state["node"].read_at
-        world.usage.notify()
-        assert await world.until(lambda: world.node_usage.state["node"].read_at > before) < 1.0
+async def test_a_notification_of_the_kernel_causes_a_reading_at_once(world: PlegWorld) -> None:
+    await world.until(lambda: "node" in world.node_usage.state)
+    await world.pass_time(1)
+    before = world.node_usage.state["node"].read_at
+    world.usage.notify()
+    assert await world.until(lambda: world.node_usage.state["node"].read_at > before) < 1.0

@@ -11,9 +11,10 @@ from shared.files.checkpoint import Checkpoint, RecordLocation
 from shared.kube import paths
 from shared.model import objects
 from shared.model.objects import Object
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, noticed_within, pod
 from tests.service.sources.shown_secrets import put_secret, showing, version_of
+
+pytestmark = pytest.mark.virtual_time
 
 SECRETS = paths.referenced("Secret", "default")
 
@@ -46,146 +47,129 @@ async def restart(node: ClusterNode) -> None:
     await node.start()
 
 
-@on_virtual_time
-async def test_only_the_list_of_the_node_and_the_very_first_one_of_its_pods_are_quorum_reads(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        put_secret(node, "s")
-        await node.start()
-        assert sorted(lists(node)) == [("nodes", ""), ("pods", ""), ("services", "0")]
-        node.api.bind(showing("web", "s"), NODE)
-        node.api.bind(pod("goes"), NODE)
-        await node.settle()
-        gone = node.api.delete(paths.pod("default", "goes"), grace=0)
-        await node.settle()
-        await restart(node)
-        read = (gone["metadata"]["resourceVersion"],)
-        assert sorted(lists(node)) == [("nodes", ""), ("pods", *read), ("secrets", "0"), ("services", "0")]
-        assert node.wanted() == ["web"]
+async def test_only_the_list_of_the_node_and_the_very_first_one_of_its_pods_are_quorum_reads(node: ClusterNode) -> None:
+    put_secret(node, "s")
+    await node.start()
+    assert sorted(lists(node)) == [("nodes", ""), ("pods", ""), ("services", "0")]
+    node.api.bind(showing("web", "s"), NODE)
+    node.api.bind(pod("goes"), NODE)
+    await node.settle()
+    gone = node.api.delete(paths.pod("default", "goes"), grace=0)
+    await node.settle()
+    await restart(node)
+    read = (gone["metadata"]["resourceVersion"],)
+    assert sorted(lists(node)) == [("nodes", ""), ("pods", *read), ("secrets", "0"), ("services", "0")]
+    assert node.wanted() == ["web"]
 
 
-@on_virtual_time
-async def test_a_node_without_pods_reads_them_from_the_cache_after_its_first_start(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        await node.start()
-        await restart(node)
-        assert dict(lists(node))["pods"] not in ("", "0")
+async def test_a_node_without_pods_reads_them_from_the_cache_after_its_first_start(node: ClusterNode) -> None:
+    await node.start()
+    await restart(node)
+    assert dict(lists(node))["pods"] not in ("", "0")
 
 
-@on_virtual_time
-async def test_an_expired_version_is_listed_from_the_cache(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        put_secret(node, "s")
-        node.api.bind(showing("web", "s"), NODE)
-        await node.start()
-        node.api.down()
-        await node.settle()
-        node.api.bind(pod("comes"), NODE)
-        node.api.compact()
-        node.api.received.clear()
-        node.api.up()
-        await node.until(lambda: node.wanted() == ["comes", "web"], within=10.0)
-        await node.pass_time(10.0)
-        again = dict(lists(node))
-        assert again.pop("nodes") == ""
-        assert again.keys() == {"pods", "secrets", "services"} and {"", "0"}.isdisjoint(again.values()), again
+async def test_an_expired_version_is_listed_from_the_cache(node: ClusterNode) -> None:
+    put_secret(node, "s")
+    node.api.bind(showing("web", "s"), NODE)
+    await node.start()
+    node.api.down()
+    await node.settle()
+    node.api.bind(pod("comes"), NODE)
+    node.api.compact()
+    node.api.received.clear()
+    node.api.up()
+    await node.until(lambda: node.wanted() == ["comes", "web"], within=10.0)
+    await node.pass_time(10.0)
+    again = dict(lists(node))
+    assert again.pop("nodes") == ""
+    assert again.keys() == {"pods", "secrets", "services"} and {"", "0"}.isdisjoint(again.values()), again
 
 
-@on_virtual_time
 async def test_after_a_restart_an_api_server_that_is_behind_neither_ends_a_pod_nor_starts_one_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    node: ClusterNode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with cluster_node(tmp_path) as node:
-        gone = objects.uid(node.api.bind(pod("gone"), NODE))
-        await node.start()
-        behind = node.api.store.backup()
-        runs = objects.uid(node.api.bind(pod("runs"), NODE))
-        node.api.delete(paths.pod("default", "gone"), grace=0)
-        await node.settle()
-        assert node.wanted() == ["runs"]
-        node.api.store.fall_behind(behind)
-        published = len(node.desired.history)
-        await restart(node)
-        await node.pass_time(4.0)
-        assert node.desired.complete and node.wanted() == ["runs"]
-        assert {f"delete {runs}", f"put {gone}"}.isdisjoint(node.desired.history[published:])
-        assert [version for what, version in lists(node) if what == "pods"][1:] == [""], "the cache did not get there"
-        assert "pods: the API server" not in caplog.text and node.troubles() == ()
+    gone = objects.uid(node.api.bind(pod("gone"), NODE))
+    await node.start()
+    behind = node.api.store.backup()
+    runs = objects.uid(node.api.bind(pod("runs"), NODE))
+    node.api.delete(paths.pod("default", "gone"), grace=0)
+    await node.settle()
+    assert node.wanted() == ["runs"]
+    node.api.store.fall_behind(behind)
+    published = len(node.desired.history)
+    await restart(node)
+    await node.pass_time(4.0)
+    assert node.desired.complete and node.wanted() == ["runs"]
+    assert {f"delete {runs}", f"put {gone}"}.isdisjoint(node.desired.history[published:])
+    assert [version for what, version in lists(node) if what == "pods"][1:] == [""], "the cache did not get there"
+    assert "pods: the API server" not in caplog.text and node.troubles() == ()
 
 
-@on_virtual_time
-async def test_after_a_restart_an_api_server_that_is_behind_brings_no_older_spec_back(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        node.api.bind(pod("web"), NODE)
-        await node.start()
-        behind = node.api.store.backup()
-        newer = node.api.bind(pod("web", containers=[{"name": "main", "image": "busybox:2"}]), NODE)
-        await node.settle()
-        node.api.store.fall_behind(behind)
-        await restart(node)
-        await node.settle()
-        assert [node.desired.complete] == [False], "the cache may still get there"
-        node.api.store.catch_up()
-        await node.settle()
-        assert node.desired.complete
-        spec = node.desired.state[objects.uid(newer)].pod["spec"]
-        assert spec["containers"][0]["image"] == "busybox:2"
-        assert dict(lists(node))["pods"] == newer["metadata"]["resourceVersion"]
+async def test_after_a_restart_an_api_server_that_is_behind_brings_no_older_spec_back(node: ClusterNode) -> None:
+    node.api.bind(pod("web"), NODE)
+    await node.start()
+    behind = node.api.store.backup()
+    newer = node.api.bind(pod("web", containers=[{"name": "main", "image": "busybox:2"}]), NODE)
+    await node.settle()
+    node.api.store.fall_behind(behind)
+    await restart(node)
+    await node.settle()
+    assert [node.desired.complete] == [False], "the cache may still get there"
+    node.api.store.catch_up()
+    await node.settle()
+    assert node.desired.complete
+    spec = node.desired.state[objects.uid(newer)].pod["spec"]
+    assert spec["containers"][0]["image"] == "busybox:2"
+    assert dict(lists(node))["pods"] == newer["metadata"]["resourceVersion"]
 
 
-@on_virtual_time
-async def test_the_record_is_written_for_what_is_to_run_and_not_for_a_status(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        bound = node.api.bind(pod("web"), NODE)
-        await node.start()
-        path, record = paths.pod("default", "web"), next(tmp_path.glob("root/sources/pods/*"))
-        before = record.stat().st_ino
-        node.api.put(path, {**bound, "status": {"startTime": "2026-01-01T00:00:00Z"}})
-        await node.settle()
-        assert record.stat().st_ino == before
-        newer = node.api.bind(pod("web", containers=[{"name": "main", "image": "busybox:2"}]), NODE)
-        await node.settle()
-        assert record.stat().st_ino != before
-        assert f'"{newer["metadata"]["resourceVersion"]}"' in record.read_text()
+async def test_the_record_is_written_for_what_is_to_run_and_not_for_a_status(node: ClusterNode, tmp_path: Path) -> None:
+    bound = node.api.bind(pod("web"), NODE)
+    await node.start()
+    path, record = paths.pod("default", "web"), next(tmp_path.glob("root/sources/pods/*"))
+    before = record.stat().st_ino
+    node.api.put(path, {**bound, "status": {"startTime": "2026-01-01T00:00:00Z"}})
+    await node.settle()
+    assert record.stat().st_ino == before
+    newer = node.api.bind(pod("web", containers=[{"name": "main", "image": "busybox:2"}]), NODE)
+    await node.settle()
+    assert record.stat().st_ino != before
+    assert f'"{newer["metadata"]["resourceVersion"]}"' in record.read_text()
 
 
 @pytest.mark.parametrize("overtaken", [False, True], ids=["older than the record", "newer than the record"])
-@on_virtual_time
 async def test_a_store_that_was_restored_while_sources_did_not_run_is_what_counts(
-    tmp_path: Path, overtaken: bool
+    node: ClusterNode, overtaken: bool
 ) -> None:
-    async with cluster_node(tmp_path) as node:
-        backup = await start_after_backup(node)
-        node.api.bind(pod("lost"), NODE)
-        await node.settle()
-        await node.kill()
-        node.api.store.restore(backup)
-        for _ in range(20 if overtaken else 0):
-            node.api.put("/api/v1/namespaces/default/configmaps/c", {"data": {"k": str(node.api.store.revision)}})
-        node.api.received.clear()
-        await node.start()
-        assert node.desired.complete and node.wanted() == ["web"]
-        assert bool(dict(lists(node))["pods"]) is overtaken
-        assert version_of(node, "s") == node.api.store.backup()[1][f"{SECRETS}/s"]["metadata"]["resourceVersion"]
+    backup = await start_after_backup(node)
+    node.api.bind(pod("lost"), NODE)
+    await node.settle()
+    await node.kill()
+    node.api.store.restore(backup)
+    for _ in range(20 if overtaken else 0):
+        node.api.put("/api/v1/namespaces/default/configmaps/c", {"data": {"k": str(node.api.store.revision)}})
+    node.api.received.clear()
+    await node.start()
+    assert node.desired.complete and node.wanted() == ["web"]
+    assert bool(dict(lists(node))["pods"]) is overtaken
+    assert version_of(node, "s") == node.api.store.backup()[1][f"{SECRETS}/s"]["metadata"]["resourceVersion"]
 
 
-@on_virtual_time
 async def test_a_list_that_a_restored_store_never_reaches_is_followed_by_one_of_the_newest_state(
-    tmp_path: Path,
+    node: ClusterNode,
 ) -> None:
-    async with cluster_node(tmp_path) as node:
-        backup = await start_after_backup(node)
-        await node.settle()
-        node.api.down()
-        node.api.store.restore(backup)
-        node.api.received.clear()
-        node.api.up()
-        restored = backup[1][f"{SECRETS}/s"]["metadata"]["resourceVersion"]
-        await node.until(lambda: version_of(node, "s") == restored, within=10.0 + noticed_within(0.0))
-        await node.pass_time(2.0)
-        assert {what for what, version in lists(node) if not version} == {"nodes", "pods", "secrets", "services"}
+    backup = await start_after_backup(node)
+    await node.settle()
+    node.api.down()
+    node.api.store.restore(backup)
+    node.api.received.clear()
+    node.api.up()
+    restored = backup[1][f"{SECRETS}/s"]["metadata"]["resourceVersion"]
+    await node.until(lambda: version_of(node, "s") == restored, within=10.0 + noticed_within(0.0))
+    await node.pass_time(2.0)
+    assert {what for what, version in lists(node) if not version} == {"nodes", "pods", "secrets", "services"}
 
 
-@on_virtual_time
 async def test_a_secret_whose_watch_begins_again_is_never_an_older_one(tmp_path: Path) -> None:
     async with cluster_node(tmp_path, sync_frequency=10.0) as node:
         put_secret(node, "s")
@@ -208,32 +192,30 @@ async def test_a_secret_whose_watch_begins_again_is_never_an_older_one(tmp_path:
         assert found.object is not None and found.object["metadata"]["resourceVersion"] == newest
 
 
-@on_virtual_time
-async def test_a_record_that_only_a_newer_version_can_read_is_no_reason_to_trust_a_cache(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        await node.start()
-        await node.kill()
-        records = Checkpoint(tmp_path / "root/sources/pods", tmp_path / "fallback")
-        [record] = records.load_all().values()
-        records.save(first_seen.KEY, record | {"version": first_seen.VERSION + 1, "pods": []})
-        node.api.received.clear()
-        await node.start()
-        assert dict(lists(node))["pods"] == ""
-
-
-@on_virtual_time
-async def test_what_could_be_saved_nowhere_is_saved_with_the_next_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_record_that_only_a_newer_version_can_read_is_no_reason_to_trust_a_cache(
+    node: ClusterNode, tmp_path: Path
 ) -> None:
-    async with cluster_node(tmp_path) as node:
-        await node.start()
-        with monkeypatch.context() as full:
-            full.setattr(Checkpoint, "save", lambda *_: RecordLocation.NOWHERE)
-            node.api.bind(pod("web"), NODE)
-            await node.settle()
-        shown = node.api.get(paths.pod("default", "web"))
-        assert shown is not None
-        node.api.put(paths.pod("default", "web"), shown | {"status": {"phase": "Running"}})
+    await node.start()
+    await node.kill()
+    records = Checkpoint(tmp_path / "root/sources/pods", tmp_path / "fallback")
+    [record] = records.load_all().values()
+    records.save(first_seen.KEY, record | {"version": first_seen.VERSION + 1, "pods": []})
+    node.api.received.clear()
+    await node.start()
+    assert dict(lists(node))["pods"] == ""
+
+
+async def test_what_could_be_saved_nowhere_is_saved_with_the_next_change(
+    node: ClusterNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.start()
+    with monkeypatch.context() as full:
+        full.setattr(Checkpoint, "save", lambda *_: RecordLocation.NOWHERE)
+        node.api.bind(pod("web"), NODE)
         await node.settle()
-        [record] = Checkpoint(tmp_path / "root/sources/pods", tmp_path / "fallback").load_all().values()
-        assert list(first_seen.decode(record)) == [objects.uid(shown)]
+    shown = node.api.get(paths.pod("default", "web"))
+    assert shown is not None
+    node.api.put(paths.pod("default", "web"), shown | {"status": {"phase": "Running"}})
+    await node.settle()
+    [record] = Checkpoint(tmp_path / "root/sources/pods", tmp_path / "fallback").load_all().values()
+    assert list(first_seen.decode(record)) == [objects.uid(shown)]

@@ -11,10 +11,11 @@ from bus.messages.sources import REQUESTED_READ_TIMEOUT_SECONDS, FoundObject, Ge
 from services.sources.controllers import bounded_objects, referenced_objects
 from shared.kube import paths
 from shared.kube.interface import MAX_RETRY_AFTER_SECONDS
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import NODE, ClusterNode, cluster_node
 from tests.service.sources.packets import LimitedClient
 from tests.service.sources.shown_secrets import SECRETS, USER, put_secret, showing, version_of
+
+pytestmark = pytest.mark.virtual_time
 
 PODS = 110
 NAMES = [f"s{number}" for number in range(1500)]
@@ -61,31 +62,28 @@ async def loaded(node: ClusterNode) -> None:
 
 
 @pytest.mark.long
-@on_virtual_time
-async def test_1500_secrets_in_110_pods_are_mounted_in_95_seconds_and_kept_in_step(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        await loaded(node)
-        volumes = Volumes(node)
-        mounting = [asyncio.create_task(volumes.mount(name)) for name in NAMES]
-        await node.until(lambda: len(volumes.mounted) == len(NAMES), within=95.0)
-        assert reads(node) <= 1.1 * len(NAMES), "each was read once, and refreshes have only begun"
-        await asyncio.gather(*mounting)
-        watched = next(name for name in NAMES if not node.asked("GET", f"/secrets/{name}"))
-        unwatched = [name for name in NAMES if node.asked("GET", f"/secrets/{name}")]
-        assert len(unwatched) == len(NAMES) - bounded_objects.MAX_WATCHES
-        newest = {name: put_secret(node, name) for name in (watched, unwatched[0], unwatched[700], unwatched[-1])}
-        await node.until(lambda: version_of(node, watched) == newest[watched], within=2.0)
-        await node.until(lambda: all(version_of(node, name) == newest[name] for name in newest), within=90.0)
-        before = reads(node)
-        node.api.bind(showing("comes", "first"), NODE)
-        put_secret(node, "first")
-        asking = asyncio.create_task(volumes.mount("first"))
-        await node.until(asking.done, within=1.0)
-        await node.pass_time(59.0)
-        assert reads(node) - before < 0.55 * 30 * 60, "refreshes take half of the rate limit"
+async def test_1500_secrets_in_110_pods_are_mounted_in_95_seconds_and_kept_in_step(node: ClusterNode) -> None:
+    await loaded(node)
+    volumes = Volumes(node)
+    mounting = [asyncio.create_task(volumes.mount(name)) for name in NAMES]
+    await node.until(lambda: len(volumes.mounted) == len(NAMES), within=95.0)
+    assert reads(node) <= 1.1 * len(NAMES), "each was read once, and refreshes have only begun"
+    await asyncio.gather(*mounting)
+    watched = next(name for name in NAMES if not node.asked("GET", f"/secrets/{name}"))
+    unwatched = [name for name in NAMES if node.asked("GET", f"/secrets/{name}")]
+    assert len(unwatched) == len(NAMES) - bounded_objects.MAX_WATCHES
+    newest = {name: put_secret(node, name) for name in (watched, unwatched[0], unwatched[700], unwatched[-1])}
+    await node.until(lambda: version_of(node, watched) == newest[watched], within=2.0)
+    await node.until(lambda: all(version_of(node, name) == newest[name] for name in newest), within=90.0)
+    before = reads(node)
+    node.api.bind(showing("comes", "first"), NODE)
+    put_secret(node, "first")
+    asking = asyncio.create_task(volumes.mount("first"))
+    await node.until(asking.done, within=1.0)
+    await node.pass_time(59.0)
+    assert reads(node) - before < 0.55 * 30 * 60, "refreshes take half of the rate limit"
 
 
-@on_virtual_time
 async def test_a_pod_of_very_many_absent_secrets_delays_another_by_what_is_being_read_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +104,6 @@ async def test_a_pod_of_very_many_absent_secrets_delays_another_by_what_is_being
             task.cancel()
 
 
-@on_virtual_time
 async def test_reads_that_no_pod_needs_any_more_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 0)
     async with cluster_node(tmp_path) as node:
@@ -128,7 +125,6 @@ async def test_reads_that_no_pod_needs_any_more_are_given_up(tmp_path: Path, mon
         assert reads(node) - before == 1
 
 
-@on_virtual_time
 async def test_of_a_pod_that_names_too_many_secrets_no_more_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +138,6 @@ async def test_of_a_pod_that_names_too_many_secrets_no_more_are_read(
         assert asked == set(NAMES[:5])
 
 
-@on_virtual_time
 async def test_a_change_of_a_pods_status_reads_nothing_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 0)
     async with cluster_node(tmp_path) as node:
@@ -159,7 +154,6 @@ async def test_a_change_of_a_pods_status_reads_nothing_again(tmp_path: Path, mon
         assert reads(node) == before
 
 
-@on_virtual_time
 async def test_a_pod_that_comes_reads_what_is_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 0)
     async with cluster_node(tmp_path) as node:
@@ -178,7 +172,6 @@ async def test_a_pod_that_comes_reads_what_is_newest(tmp_path: Path, monkeypatch
         await asking
 
 
-@on_virtual_time
 async def test_immutable_objects_take_no_watch_and_are_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,7 +195,6 @@ async def test_immutable_objects_take_no_watch_and_are_not_read_again(
 
 
 @pytest.mark.long
-@on_virtual_time
 async def test_reads_wait_as_long_as_the_api_server_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 0)
 
@@ -226,7 +218,6 @@ async def test_reads_wait_as_long_as_the_api_server_asks_for(tmp_path: Path, mon
         await node.until(lambda: version_of(node, "s5") == newest, within=45.0)
 
 
-@on_virtual_time
 async def test_one_refusal_of_one_secret_stops_the_reads_for_two_minutes_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,7 +239,6 @@ def _pod(node: ClusterNode) -> Any:
 
 
 @pytest.mark.parametrize("strategy", ["Watch", "Cache", "Get"])
-@on_virtual_time
 async def test_after_etcd_was_restored_what_is_not_watched_is_what_the_store_has_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: str
 ) -> None:

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from shared.kube import paths
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import NODE, ClusterNode, cluster_node
+
+pytestmark = pytest.mark.virtual_time
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 KIND = "NodeConfigMap"
@@ -15,7 +18,6 @@ def name(node: ClusterNode, config_map: object) -> None:
     node.api.put(paths.node(NODE), {"metadata": {"name": NODE}, "spec": {"configSource": {"configMap": config_map}}})
 
 
-@on_virtual_time
 async def test_the_named_configmap_is_followed_until_the_node_names_another_one(tmp_path: Path) -> None:
     async with cluster_node(tmp_path, dynamic_config_dir="/d") as node:
         for each in ("a", "b"):
@@ -38,7 +40,6 @@ async def test_the_named_configmap_is_followed_until_the_node_names_another_one(
         assert list(node.changed.state) == [f"{KIND}/default/b"]
 
 
-@on_virtual_time
 async def test_no_other_configmap_is_read(tmp_path: Path) -> None:
     async with cluster_node(tmp_path, dynamic_config_dir="/d") as node:
         node.api.put(f"{MAPS}/a", {"data": {}})
@@ -51,9 +52,7 @@ async def test_no_other_configmap_is_read(tmp_path: Path) -> None:
         assert node.asked("GET", "/configmaps") == 0
 
 
-@on_virtual_time
-async def test_without_the_directory_none_is_read(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        name(node, {"namespace": "default", "name": "a"})
-        await node.start()
-        assert "are not read for other services" in (await node.ask(KIND, "a")).error
+async def test_without_the_directory_none_is_read(node: ClusterNode) -> None:
+    name(node, {"namespace": "default", "name": "a"})
+    await node.start()
+    assert "are not read for other services" in (await node.ask(KIND, "a")).error

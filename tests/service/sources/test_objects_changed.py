@@ -8,13 +8,13 @@ import pytest
 from services.sources.controllers import bounded_objects
 from shared.kube import paths
 from shared.kube.interface import ApiStatusError
-from tests.fakes.virtual_time import on_virtual_time
-from tests.service.sources.cluster import NODE, cluster_node
+from tests.service.sources.cluster import NODE, ClusterNode, cluster_node
 from tests.service.sources.packets import LimitedClient
 from tests.service.sources.shown_secrets import USER, put_secret, showing, version_of
 
+pytestmark = pytest.mark.virtual_time
 
-@on_virtual_time
+
 async def test_what_is_too_much_to_watch_is_read_again_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -39,7 +39,6 @@ async def test_what_is_too_much_to_watch_is_read_again_now_and_then(
         assert node.asked("GET", "/secrets/s4") == 2
 
 
-@on_virtual_time
 async def test_a_watch_that_becomes_free_goes_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 1)
     async with cluster_node(tmp_path) as node:
@@ -59,55 +58,49 @@ async def test_a_watch_that_becomes_free_goes_to_the_next(tmp_path: Path, monkey
         assert (await node.ask("Secret", "s2")).object is not None
 
 
-@on_virtual_time
-async def test_a_restart_never_deletes_a_known_object(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        put_secret(node, "s")
-        put_secret(node, "old")
-        node.api.bind(showing("web", "s"), NODE)
-        node.api.bind(showing("goes", "old"), NODE)
-        await node.start()
-        assert node.changed.complete
-        await node.kill()
-        node.api.delete(paths.pod("default", "goes"), grace=0)
-        newest = put_secret(node, "s")
-        before = len(node.changed.history)
-        slow = LimitedClient(node.api.client(USER), node.clock, qps=0.5, burst=1)
-        await node.start(objects_client=slow)
-        assert node.desired.complete
-        assert await node.until(lambda: node.changed.complete, within=10.0) > 0.0
-        assert version_of(node, "s") == newest
-        assert "delete Secret/default/s" not in node.changed.history
-        assert "delete Secret/default/old" in node.changed.history[before:]
+async def test_a_restart_never_deletes_a_known_object(node: ClusterNode) -> None:
+    put_secret(node, "s")
+    put_secret(node, "old")
+    node.api.bind(showing("web", "s"), NODE)
+    node.api.bind(showing("goes", "old"), NODE)
+    await node.start()
+    assert node.changed.complete
+    await node.kill()
+    node.api.delete(paths.pod("default", "goes"), grace=0)
+    newest = put_secret(node, "s")
+    before = len(node.changed.history)
+    slow = LimitedClient(node.api.client(USER), node.clock, qps=0.5, burst=1)
+    await node.start(objects_client=slow)
+    assert node.desired.complete
+    assert await node.until(lambda: node.changed.complete, within=10.0) > 0.0
+    assert version_of(node, "s") == newest
+    assert "delete Secret/default/s" not in node.changed.history
+    assert "delete Secret/default/old" in node.changed.history[before:]
 
 
-@on_virtual_time
-async def test_first_versions_are_not_waited_for_without_end(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        node.api.bind(showing("web", "s", "t"), NODE)
-        slow = LimitedClient(node.api.client(USER), node.clock, qps=0.001, burst=1)
-        await node.start(objects_client=slow)
-        assert node.desired.complete
-        assert await node.until(lambda: node.changed.complete, within=10.2) > 9.0
+async def test_first_versions_are_not_waited_for_without_end(node: ClusterNode) -> None:
+    node.api.bind(showing("web", "s", "t"), NODE)
+    slow = LimitedClient(node.api.client(USER), node.clock, qps=0.001, burst=1)
+    await node.start(objects_client=slow)
+    assert node.desired.complete
+    assert await node.until(lambda: node.changed.complete, within=10.2) > 9.0
 
 
-@on_virtual_time
-async def test_an_object_that_cannot_be_read_is_waited_for_once(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        put_secret(node, "s")
-        node.api.bind(showing("web", "s"), NODE)
+async def test_an_object_that_cannot_be_read_is_waited_for_once(node: ClusterNode) -> None:
+    put_secret(node, "s")
+    node.api.bind(showing("web", "s"), NODE)
 
-        class Refused:
-            shares_watches = True
+    class Refused:
+        shares_watches = True
 
-            async def get(self, path: str, query: Any = None, *, timeout: float) -> Any:
-                raise ApiStatusError(403, "Forbidden", "no relationship found")
+        async def get(self, path: str, query: Any = None, *, timeout: float) -> Any:
+            raise ApiStatusError(403, "Forbidden", "no relationship found")
 
-            def watch(self, path: str, query: Any, **limits: Any) -> Any:
-                raise ApiStatusError(403, "Forbidden", "no relationship found")
+        def watch(self, path: str, query: Any, **limits: Any) -> Any:
+            raise ApiStatusError(403, "Forbidden", "no relationship found")
 
-            async def close(self) -> None: ...
+        async def close(self) -> None: ...
 
-        refused: Any = Refused()
-        await node.start(node.api.client(USER), objects_client=refused)
-        assert node.changed.complete and version_of(node, "s") is None
+    refused: Any = Refused()
+    await node.start(node.api.client(USER), objects_client=refused)
+    assert node.changed.complete and version_of(node, "s") is None

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ from services.sources.controllers.offline_pods import MIN_SAVE_SECONDS, READ_TIM
 from shared.kube import paths
 from shared.model import objects
 from shared.model.frozen_copy import replace
-from tests.fakes.virtual_time import on_virtual_time
-from tests.service.sources.cluster import NODE, pod
+from tests.service.sources.cluster import NODE, ClusterNode, pod
 from tests.service.sources.offline_node import (
     NOTICED_WITHIN,
     SAVED_WITHIN,
@@ -31,35 +31,38 @@ from tests.service.sources.offline_node import (
     write_credentials,
 )
 
+pytestmark = pytest.mark.virtual_time
 
-@on_virtual_time
-async def test_an_edit_is_recorded_at_once_so_that_a_power_cut_brings_back_no_older_spec(tmp_path: Path) -> None:
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[ClusterNode]:
     async with offline_node(tmp_path) as node:
-        await record_everything(node)
-        web = node.api.get(paths.pod("default", "web"))
-        assert web is not None
-        image = [{**web["spec"]["containers"][0], "image": "busybox:2"}]
-        node.api.put(paths.pod("default", "web"), {**web, "spec": {**web["spec"], "containers": image}})
-        await node.settle()
-        await boot_without_api_server(node)
-        [again] = [one.pod for one in node.desired.state.values() if objects.name(one.pod) == "web"]
-        assert again["spec"]["containers"][0]["image"] == "busybox:2"
+        yield node
 
 
-@on_virtual_time
-async def test_objects_that_cannot_be_read_delay_the_record_by_one_wait_together(tmp_path: Path) -> None:
-    async with offline_node(tmp_path) as node:
-        for number in range(15):
-            node.api.bind(pod_with(f"web-{number}", f"unreadable-{number}"), NODE)
-        node.api.slow(lambda received: 3600.0 if "/secrets" in received.path else 0.0)
-        await node.start()
-        await node.pass_time(MIN_SAVE_SECONDS + READ_TIMEOUT_SECONDS + 1.0)
-        await boot_without_api_server(node)
-        assert len(recorded(node)) == 15
+async def test_an_edit_is_recorded_at_once_so_that_a_power_cut_brings_back_no_older_spec(node: ClusterNode) -> None:
+    await record_everything(node)
+    web = node.api.get(paths.pod("default", "web"))
+    assert web is not None
+    image = [{**web["spec"]["containers"][0], "image": "busybox:2"}]
+    node.api.put(paths.pod("default", "web"), {**web, "spec": {**web["spec"], "containers": image}})
+    await node.settle()
+    await boot_without_api_server(node)
+    [again] = [one.pod for one in node.desired.state.values() if objects.name(one.pod) == "web"]
+    assert again["spec"]["containers"][0]["image"] == "busybox:2"
+
+
+async def test_objects_that_cannot_be_read_delay_the_record_by_one_wait_together(node: ClusterNode) -> None:
+    for number in range(15):
+        node.api.bind(pod_with(f"web-{number}", f"unreadable-{number}"), NODE)
+    node.api.slow(lambda received: 3600.0 if "/secrets" in received.path else 0.0)
+    await node.start()
+    await node.pass_time(MIN_SAVE_SECONDS + READ_TIMEOUT_SECONDS + 1.0)
+    await boot_without_api_server(node)
+    assert len(recorded(node)) == 15
 
 
 @pytest.mark.long
-@on_virtual_time
 async def test_a_change_in_an_outage_waits_for_its_end_without_taking_the_processor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +94,6 @@ async def test_a_change_in_an_outage_waits_for_its_end_without_taking_the_proces
 @pytest.mark.long
 @pytest.mark.share(3)
 @pytest.mark.parametrize("code", [401, 403, 503])
-@on_virtual_time
 async def test_a_record_becomes_older_while_the_api_server_answers_with_errors(tmp_path: Path, code: int) -> None:
     async with offline_node(tmp_path, max_age=400.0) as node:
         await record_everything(node)
@@ -103,26 +105,23 @@ async def test_a_record_becomes_older_while_the_api_server_answers_with_errors(t
 
 
 @pytest.mark.parametrize("strategy", ["Get", "Cache", "Watch"])
-@on_virtual_time
 async def test_a_secret_that_was_rotated_while_the_agent_was_away_is_recorded_anew(
-    tmp_path: Path, strategy: str
+    node: ClusterNode, strategy: str
 ) -> None:
-    async with offline_node(tmp_path) as node:
-        node.config = replace(node.config, change_detection_strategy=strategy)
-        await record_everything(node)
-        await node.kill()
-        path = f"{paths.referenced('Secret', 'default')}/secret-0"
-        node.api.put(path, {"metadata": {"name": "secret-0"}, "data": {"password": "bmV3"}})
-        await node.start()
-        await node.pass_time(SAVED_WITHIN)
-        await boot_without_api_server(node)
-        found = (await node.ask("Secret", "secret-0")).object
-        assert found is not None and found["data"]["password"] == "bmV3"
+    node.config = replace(node.config, change_detection_strategy=strategy)
+    await record_everything(node)
+    await node.kill()
+    path = f"{paths.referenced('Secret', 'default')}/secret-0"
+    node.api.put(path, {"metadata": {"name": "secret-0"}, "data": {"password": "bmV3"}})
+    await node.start()
+    await node.pass_time(SAVED_WITHIN)
+    await boot_without_api_server(node)
+    found = (await node.ask("Secret", "secret-0")).object
+    assert found is not None and found["data"]["password"] == "bmV3"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("when", ["while the agent was away", "while it ran"])
-@on_virtual_time
 async def test_a_rotated_secret_of_a_volumes_driver_is_recorded_anew(tmp_path: Path, when: str) -> None:
     """No watch shows its change: it is read again at a start, and whenever the record is renewed."""
     volume = {
@@ -157,67 +156,61 @@ async def test_a_rotated_secret_of_a_volumes_driver_is_recorded_anew(tmp_path: P
 @pytest.mark.long
 @pytest.mark.share(3)
 @pytest.mark.parametrize("strategy", ["Get", "Cache", "Watch"])
-@on_virtual_time
-async def test_without_changes_the_record_is_not_saved_again(tmp_path: Path, strategy: str) -> None:
-    async with offline_node(tmp_path) as node:
-        node.config = replace(node.config, change_detection_strategy=strategy)
-        await record_everything(node)
-        await node.pass_time(60.0)
-        path = next(path for path in record_files(node) if path.name == "pods.json")
-        before = path.stat().st_mtime_ns
-        await node.pass_time(600.0)
-        assert path.stat().st_mtime_ns == before
+async def test_without_changes_the_record_is_not_saved_again(node: ClusterNode, strategy: str) -> None:
+    node.config = replace(node.config, change_detection_strategy=strategy)
+    await record_everything(node)
+    await node.pass_time(60.0)
+    path = next(path for path in record_files(node) if path.name == "pods.json")
+    before = path.stat().st_mtime_ns
+    await node.pass_time(600.0)
+    assert path.stat().st_mtime_ns == before
 
 
-@on_virtual_time
-async def test_a_secret_that_only_a_variable_shows_is_recorded_as_it_is_now(tmp_path: Path) -> None:
+async def test_a_secret_that_only_a_variable_shows_is_recorded_as_it_is_now(node: ClusterNode) -> None:
     """No service requests it again after its container has started."""
-    async with offline_node(tmp_path) as node:
-        put_objects(node)
-        web = pod("web")
-        web["spec"]["containers"][0]["envFrom"] = [{"secretRef": {"name": "secret-0"}}]
-        node.api.bind(web, NODE)
-        await node.start()
-        await node.ask("Secret", "secret-0")
-        await node.pass_time(SAVED_WITHIN)
-        path = f"{paths.referenced('Secret', 'default')}/secret-0"
-        node.api.put(path, {"metadata": {"name": "secret-0"}, "data": {"password": "bmV3"}})
-        await node.pass_time(SAVED_WITHIN)
-        await boot_without_api_server(node)
-        found = (await node.ask("Secret", "secret-0")).object
-        assert found is not None and found["data"]["password"] == "bmV3"
+    put_objects(node)
+    web = pod("web")
+    web["spec"]["containers"][0]["envFrom"] = [{"secretRef": {"name": "secret-0"}}]
+    node.api.bind(web, NODE)
+    await node.start()
+    await node.ask("Secret", "secret-0")
+    await node.pass_time(SAVED_WITHIN)
+    path = f"{paths.referenced('Secret', 'default')}/secret-0"
+    node.api.put(path, {"metadata": {"name": "secret-0"}, "data": {"password": "bmV3"}})
+    await node.pass_time(SAVED_WITHIN)
+    await boot_without_api_server(node)
+    found = (await node.ask("Secret", "secret-0")).object
+    assert found is not None and found["data"]["password"] == "bmV3"
 
 
-@on_virtual_time
-async def test_no_secret_is_on_disk_in_clear_and_none_stays_that_no_pod_names(tmp_path: Path) -> None:
-    async with offline_node(tmp_path) as node:
-        await record_everything(node)
-        files = record_files(node)
-        assert {path.name for path in files} == {"key", "pods.json"}
-        for path in Path(tmp_path).rglob("*"):
-            content = path.read_bytes() if path.is_file() else b""
-            for value in SECRETS.values():
-                assert value.encode() not in content and base64.b64encode(value.encode()) not in content, path
-        node.api.delete(paths.pod("default", "web"), grace=0)
-        await node.pass_time(SAVED_WITHIN)
-        await boot_without_api_server(node)
-        assert node.wanted() == ["db", "job"]
-        assert (await node.ask("Secret", "secret-0")).object is None
-        assert (await node.ask("Secret", "secret-1")).object is not None
+async def test_no_secret_is_on_disk_in_clear_and_none_stays_that_no_pod_names(
+    node: ClusterNode, tmp_path: Path
+) -> None:
+    await record_everything(node)
+    files = record_files(node)
+    assert {path.name for path in files} == {"key", "pods.json"}
+    for path in Path(tmp_path).rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        for value in SECRETS.values():
+            assert value.encode() not in content and base64.b64encode(value.encode()) not in content, path
+    node.api.delete(paths.pod("default", "web"), grace=0)
+    await node.pass_time(SAVED_WITHIN)
+    await boot_without_api_server(node)
+    assert node.wanted() == ["db", "job"]
+    assert (await node.ask("Secret", "secret-0")).object is None
+    assert (await node.ask("Secret", "secret-1")).object is not None
 
 
-@on_virtual_time
-async def test_without_the_setting_there_is_no_file_and_an_earlier_record_is_removed(tmp_path: Path) -> None:
-    async with offline_node(tmp_path) as node:
-        await record_everything(node)
-        assert record_files(node)
-        await node.kill()
-        node.config = replace_config(node, None)
-        await node.start()
-        await node.pass_time(SAVED_WITHIN)
-        assert record_files(node) == [] and not (Path(node.config.root_dir) / "bulkhead" / "offline").exists()
-        await boot_without_api_server(node)
-        assert recorded(node) == [] and not node.desired.complete
+async def test_without_the_setting_there_is_no_file_and_an_earlier_record_is_removed(node: ClusterNode) -> None:
+    await record_everything(node)
+    assert record_files(node)
+    await node.kill()
+    node.config = replace_config(node, None)
+    await node.start()
+    await node.pass_time(SAVED_WITHIN)
+    assert record_files(node) == [] and not (Path(node.config.root_dir) / "bulkhead" / "offline").exists()
+    await boot_without_api_server(node)
+    assert recorded(node) == [] and not node.desired.complete
 
 
 @pytest.mark.parametrize(
@@ -230,7 +223,6 @@ async def test_without_the_setting_there_is_no_file_and_an_earlier_record_is_rem
         ("mode", "others than root may read the key"),
     ],
 )
-@on_virtual_time
 async def test_a_record_that_cannot_count_is_refused_in_one_line(tmp_path: Path, change: str, line: str) -> None:
     async with offline_node(tmp_path, max_age=200.0) as node:
         await record_everything(node)
@@ -255,22 +247,19 @@ async def test_a_record_that_cannot_count_is_refused_in_one_line(tmp_path: Path,
         assert len(lines) == 1 and line in lines[0] and "\n" not in lines[0], node.troubles()
 
 
-@on_virtual_time
-async def test_a_truncated_record_starts_nothing_and_the_next_one_replaces_it(tmp_path: Path) -> None:
-    async with offline_node(tmp_path) as node:
-        await record_everything(node)
-        path = next(path for path in record_files(node) if path.name == "pods.json")
-        path.write_bytes(path.read_bytes()[:500])
-        await boot_without_api_server(node)
-        assert recorded(node) == []
-        node.api.up()
-        await node.until(lambda: node.desired.complete, within=NOTICED_WITHIN + 2.0)
-        await node.pass_time(SAVED_WITHIN)
-        await boot_without_api_server(node)
-        assert recorded(node) == ["db", "job", "web"]
+async def test_a_truncated_record_starts_nothing_and_the_next_one_replaces_it(node: ClusterNode) -> None:
+    await record_everything(node)
+    path = next(path for path in record_files(node) if path.name == "pods.json")
+    path.write_bytes(path.read_bytes()[:500])
+    await boot_without_api_server(node)
+    assert recorded(node) == []
+    node.api.up()
+    await node.until(lambda: node.desired.complete, within=NOTICED_WITHIN + 2.0)
+    await node.pass_time(SAVED_WITHIN)
+    await boot_without_api_server(node)
+    assert recorded(node) == ["db", "job", "web"]
 
 
-@on_virtual_time
 async def test_a_record_that_the_api_server_confirms_does_not_age(tmp_path: Path) -> None:
     async with offline_node(tmp_path, max_age=200.0) as node:
         await record_everything(node)
@@ -279,7 +268,6 @@ async def test_a_record_that_the_api_server_confirms_does_not_age(tmp_path: Path
         assert recorded(node) == ["db", "job", "web"]
 
 
-@on_virtual_time
 async def test_a_full_record_leaves_out_pods_of_low_priority_and_names_them(tmp_path: Path) -> None:
     async with offline_node(tmp_path, max_bytes=64 << 10) as node:
         for name, priority in (("low", 1), ("high", 1000), ("middle", 100)):
@@ -300,30 +288,28 @@ async def test_a_full_record_leaves_out_pods_of_low_priority_and_names_them(tmp_
 @pytest.mark.parametrize(
     ("point", "module"), [("sources.offline.saved", offline_pods), ("sources.offline.published", cluster_pods)]
 )
-@on_virtual_time
 async def test_a_kill_at_each_point_leaves_a_record_to_start_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, module: Any
+    node: ClusterNode, monkeypatch: pytest.MonkeyPatch, point: str, module: Any
 ) -> None:
-    async with offline_node(tmp_path) as node:
-        await record_everything(node)
-        await node.kill()
-        reached: list[str] = []
+    await record_everything(node)
+    await node.kill()
+    reached: list[str] = []
 
-        def end_there(name: str) -> None:
-            if name == point:
-                reached.append(name)
-                raise RuntimeError("killed")
+    def end_there(name: str) -> None:
+        if name == point:
+            reached.append(name)
+            raise RuntimeError("killed")
 
-        with monkeypatch.context() as killed:
-            killed.setattr(module, "crash_point", end_there)
-            if point.endswith("published"):
-                node.api.down()
-            with contextlib.suppress(AssertionError):  # sources has ended
-                await node.start()
-                await node.pass_time(SAVED_WITHIN)
-            assert reached == [point]
-        await boot_without_api_server(node)
-        assert node.wanted() == recorded(node) == ["db", "job", "web"]
-        node.api.up()
-        await node.until(lambda: node.desired.complete, within=NOTICED_WITHIN + 2.0)
-        assert node.wanted() == ["db", "job", "web"] and recorded(node) == []
+    with monkeypatch.context() as killed:
+        killed.setattr(module, "crash_point", end_there)
+        if point.endswith("published"):
+            node.api.down()
+        with contextlib.suppress(AssertionError):  # sources has ended
+            await node.start()
+            await node.pass_time(SAVED_WITHIN)
+        assert reached == [point]
+    await boot_without_api_server(node)
+    assert node.wanted() == recorded(node) == ["db", "job", "web"]
+    node.api.up()
+    await node.until(lambda: node.desired.complete, within=NOTICED_WITHIN + 2.0)
+    assert node.wanted() == ["db", "job", "web"] and recorded(node) == []

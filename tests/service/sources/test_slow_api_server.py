@@ -11,10 +11,11 @@ from shared.kube import paths
 from shared.kube.interface import ApiClient, ApiUnreachableError
 from shared.model.objects import Object
 from tests.fakes.api_server import Received
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, noticed_within, pod
 from tests.service.sources.shown_secrets import USER, put_secret, showing, version_of
 from tests.service.sources.test_volume_claims import put as put_claim
+
+pytestmark = pytest.mark.virtual_time
 
 SECRETS = [f"s{number}" for number in range(100)]
 
@@ -42,27 +43,23 @@ async def minute(node: ClusterNode) -> int:
 
 
 @pytest.mark.long
-@on_virtual_time
-async def test_one_slow_read_lists_nothing_again(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        await busy(node)
-        before, watches = lists(node), node.asked("WATCH", "/secrets")
-        node.api.slow(6.0)
-        assert (await node.ask("Secret", "s0", fresh=True, within=6.1)).object is not None
-        node.api.slow(0.0)
-        await node.pass_time(30.0)
-        assert (lists(node), node.asked("WATCH", "/secrets"), node.troubles()) == (before, watches, ())
+async def test_one_slow_read_lists_nothing_again(node: ClusterNode) -> None:
+    await busy(node)
+    before, watches = lists(node), node.asked("WATCH", "/secrets")
+    node.api.slow(6.0)
+    assert (await node.ask("Secret", "s0", fresh=True, within=6.1)).object is not None
+    node.api.slow(0.0)
+    await node.pass_time(30.0)
+    assert (lists(node), node.asked("WATCH", "/secrets"), node.troubles()) == (before, watches, ())
 
 
 @pytest.mark.long
-@on_virtual_time
-async def test_lists_that_take_twenty_seconds_each_are_read(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        node.api.slow(lambda received: 20.0 if received.method == "GET" else 0.0)
-        node.api.bind(pod("web"), NODE)
-        await node.start()
-        await node.until(lambda: node.wanted() == ["web"], within=150.0)  # 116 to 120 s by the chance in their delays
-        assert node.nodes.complete
+async def test_lists_that_take_twenty_seconds_each_are_read(node: ClusterNode) -> None:
+    node.api.slow(lambda received: 20.0 if received.method == "GET" else 0.0)
+    node.api.bind(pod("web"), NODE)
+    await node.start()
+    await node.until(lambda: node.wanted() == ["web"], within=150.0)  # 116 to 120 s by the chance in their delays
+    assert node.nodes.complete
 
 
 REFUSALS = pytest.mark.parametrize(("code", "retry_after"), [(429, 1.0), (429, 30.0), (503, 1.0), (500, None)])
@@ -71,122 +68,109 @@ REFUSALS = pytest.mark.parametrize(("code", "retry_after"), [(429, 1.0), (429, 3
 @pytest.mark.long
 @pytest.mark.share(4)
 @REFUSALS
-@on_virtual_time
-async def test_two_minutes_of_refusals_cost_no_requests(tmp_path: Path, code: int, retry_after: float | None) -> None:
-    async with cluster_node(tmp_path) as node:
-        await busy(node)
-        before, undisturbed = lists(node), await minute(node)
-        node.api.refuse(0, code, retry_after=retry_after)
-        assert [await minute(node), await minute(node)] == [undisturbed, undisturbed]
-        node.api.up()
-        node.api.bind(pod("comes"), NODE)
-        await node.until(lambda: node.wanted() == ["comes", "web"], within=0.1)
-        assert (lists(node), node.troubles()) == (before, ())
+async def test_two_minutes_of_refusals_cost_no_requests(
+    node: ClusterNode, code: int, retry_after: float | None
+) -> None:
+    await busy(node)
+    before, undisturbed = lists(node), await minute(node)
+    node.api.refuse(0, code, retry_after=retry_after)
+    assert [await minute(node), await minute(node)] == [undisturbed, undisturbed]
+    node.api.up()
+    node.api.bind(pod("comes"), NODE)
+    await node.until(lambda: node.wanted() == ["comes", "web"], within=0.1)
+    assert (lists(node), node.troubles()) == (before, ())
 
 
 @pytest.mark.long
 @pytest.mark.share(4)
 @REFUSALS
-@on_virtual_time
 async def test_a_watch_that_is_refused_for_two_minutes_backs_off_and_resumes(
-    tmp_path: Path, code: int, retry_after: float | None
+    node: ClusterNode, code: int, retry_after: float | None
 ) -> None:
-    async with cluster_node(tmp_path) as node:
-        await busy(node)
-        before = lists(node)
-        for stream in list(node.api.store.streams):
-            if stream._target.resource.plural == "pods":
-                stream.break_off()
-        node.api.refuse(0, code, retry_after=retry_after)
-        requests = len(node.api.requests)
-        await node.pass_time(120.0)
-        assert len(node.api.requests) - requests < 30
-        assert [line for line in node.troubles() if line.startswith("pods: the API server")]
-        node.api.up()
-        node.api.bind(pod("comes"), NODE)
-        await node.until(lambda: node.wanted() == ["comes", "web"], within=max(10.1, 1.25 * (retry_after or 0.0)))
-        assert (lists(node), node.troubles()) == (before, ())
+    await busy(node)
+    before = lists(node)
+    for stream in list(node.api.store.streams):
+        if stream._target.resource.plural == "pods":
+            stream.break_off()
+    node.api.refuse(0, code, retry_after=retry_after)
+    requests = len(node.api.requests)
+    await node.pass_time(120.0)
+    assert len(node.api.requests) - requests < 30
+    assert [line for line in node.troubles() if line.startswith("pods: the API server")]
+    node.api.up()
+    node.api.bind(pod("comes"), NODE)
+    await node.until(lambda: node.wanted() == ["comes", "web"], within=max(10.1, 1.25 * (retry_after or 0.0)))
+    assert (lists(node), node.troubles()) == (before, ())
 
 
 @pytest.mark.long
-@on_virtual_time
-async def test_a_stall_of_twenty_seconds_costs_neither_lists_nor_many_requests(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        await busy(node)
-        before, secrets = lists(node), node.asked("WATCH", "/secrets")
-        node.api.pause()
-        asking = asyncio.create_task(node.ask("Secret", "s0", fresh=True, within=21.0))
-        node.api.bind(pod("comes"), NODE)
-        newest = put_secret(node, "s7")
-        requests = len(node.api.requests)
-        await node.pass_time(20.0)
-        node.api.resume()
-        assert (await asking).object is not None
-        await node.until(lambda: "comes" in node.wanted() and version_of(node, "s7") == newest, within=1.0)
-        await node.until(lambda: node.troubles() == (), within=10.0)
-        await node.pass_time(30.0)
-        assert (lists(node), node.asked("WATCH", "/secrets")) == (before, secrets)
-        assert len(node.api.requests) - requests <= 3
+async def test_a_stall_of_twenty_seconds_costs_neither_lists_nor_many_requests(node: ClusterNode) -> None:
+    await busy(node)
+    before, secrets = lists(node), node.asked("WATCH", "/secrets")
+    node.api.pause()
+    asking = asyncio.create_task(node.ask("Secret", "s0", fresh=True, within=21.0))
+    node.api.bind(pod("comes"), NODE)
+    newest = put_secret(node, "s7")
+    requests = len(node.api.requests)
+    await node.pass_time(20.0)
+    node.api.resume()
+    assert (await asking).object is not None
+    await node.until(lambda: "comes" in node.wanted() and version_of(node, "s7") == newest, within=1.0)
+    await node.until(lambda: node.troubles() == (), within=10.0)
+    await node.pass_time(30.0)
+    assert (lists(node), node.asked("WATCH", "/secrets")) == (before, secrets)
+    assert len(node.api.requests) - requests <= 3
 
 
 @pytest.mark.long
-@on_virtual_time
-async def test_an_outage_costs_one_list_by_which_the_store_is_compared(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        await busy(node)
-        before = lists(node)
-        node.api.down()
-        await node.pass_time(60.0)
-        newest = put_secret(node, "s9")
-        node.api.delete(paths.pod("default", "web"), grace=30)
-        node.api.up()
-        await node.until(lambda: version_of(node, "s9") == newest, within=noticed_within(60.0) + 2.0)
-        await node.pass_time(30.0)
-        assert lists(node) - before == 1
-        assert node.asked("WATCH", "/secrets") == 2 * len(SECRETS)
+async def test_an_outage_costs_one_list_by_which_the_store_is_compared(node: ClusterNode) -> None:
+    await busy(node)
+    before = lists(node)
+    node.api.down()
+    await node.pass_time(60.0)
+    newest = put_secret(node, "s9")
+    node.api.delete(paths.pod("default", "web"), grace=30)
+    node.api.up()
+    await node.until(lambda: version_of(node, "s9") == newest, within=noticed_within(60.0) + 2.0)
+    await node.pass_time(30.0)
+    assert lists(node) - before == 1
+    assert node.asked("WATCH", "/secrets") == 2 * len(SECRETS)
 
 
 @pytest.mark.parametrize("quick", [False, True], ids=["after an outage", "within moments"])
-@on_virtual_time
-async def test_a_store_that_was_restored_is_listed_again(tmp_path: Path, quick: bool) -> None:
-    async with cluster_node(tmp_path) as node:
-        node.api.bind(showing("web", "s"), NODE)
+async def test_a_store_that_was_restored_is_listed_again(node: ClusterNode, quick: bool) -> None:
+    node.api.bind(showing("web", "s"), NODE)
+    put_secret(node, "s")
+    backup = node.api.store.backup()
+    node.api.bind(pod("lost"), NODE)
+    for _ in range(5):
         put_secret(node, "s")
-        backup = node.api.store.backup()
-        node.api.bind(pod("lost"), NODE)
-        for _ in range(5):
-            put_secret(node, "s")
-        await node.start()
-        assert node.wanted() == ["lost", "web"]
-        node.api.down()
-        node.api.store.restore(backup)
-        await node.pass_time(0.0 if quick else 30.0)
-        node.api.up()
-        restored = str(
-            (node.api.get(f"{paths.referenced('Secret', 'default')}/s") or {})["metadata"]["resourceVersion"]
-        )
-        within = 10.0 + noticed_within(0.0 if quick else 30.0)
-        await node.until(lambda: node.wanted() == ["web"] and version_of(node, "s") == restored, within)
-        node.api.bind(pod("comes"), NODE)
-        await node.until(lambda: node.wanted() == ["comes", "web"], within=2.0)
+    await node.start()
+    assert node.wanted() == ["lost", "web"]
+    node.api.down()
+    node.api.store.restore(backup)
+    await node.pass_time(0.0 if quick else 30.0)
+    node.api.up()
+    restored = str((node.api.get(f"{paths.referenced('Secret', 'default')}/s") or {})["metadata"]["resourceVersion"])
+    within = 10.0 + noticed_within(0.0 if quick else 30.0)
+    await node.until(lambda: node.wanted() == ["web"] and version_of(node, "s") == restored, within)
+    node.api.bind(pod("comes"), NODE)
+    await node.until(lambda: node.wanted() == ["comes", "web"], within=2.0)
 
 
 @pytest.mark.long
-@on_virtual_time
-async def test_watches_do_not_all_resume_in_the_same_instant(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        await busy(node)
-        node.api.down()
-        await node.pass_time(20.0)
-        node.api.up()
-        before, seen = node.asked("WATCH", "/secrets"), set[int]()
-        while len(SECRETS) not in seen:
-            await node.pass_time(0.1)
-            seen.add(node.asked("WATCH", "/secrets") - before)
-        assert max(seen) == len(SECRETS) and len(seen) > 5
+async def test_watches_do_not_all_resume_in_the_same_instant(node: ClusterNode) -> None:
+    await busy(node)
+    node.api.down()
+    await node.pass_time(20.0)
+    node.api.up()
+    before, seen = node.asked("WATCH", "/secrets"), set[int]()
+    while len(SECRETS) not in seen:
+        await node.pass_time(0.1)
+        seen.add(node.asked("WATCH", "/secrets") - before)
+    assert max(seen) == len(SECRETS) and len(seen) > 5
 
 
-@on_virtual_time
 async def test_an_api_server_that_answers_some_and_refuses_others_is_not_asked_all_the_time(tmp_path: Path) -> None:
     class Refused:
         """The way to half of the API servers behind a balancer that still names them."""
@@ -216,28 +200,25 @@ async def test_an_api_server_that_answers_some_and_refuses_others_is_not_asked_a
 
 
 @pytest.mark.long
-@on_virtual_time
-async def test_in_an_outage_only_the_list_of_our_node_is_sent_and_that_rarely(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        await busy(node)
-        arrive, sent = node.api.arrive, list[str]()
+async def test_in_an_outage_only_the_list_of_our_node_is_sent_and_that_rarely(node: ClusterNode) -> None:
+    await busy(node)
+    arrive, sent = node.api.arrive, list[str]()
 
-        async def counted(received: Received, timeout: float | None) -> None:
-            sent.append(f"{received.method} {received.path}")
-            await arrive(received, timeout)
+    async def counted(received: Received, timeout: float | None) -> None:
+        sent.append(f"{received.method} {received.path}")
+        await arrive(received, timeout)
 
-        node.api.arrive = counted  # type: ignore[method-assign]
-        node.api.down()
-        await node.pass_time(60.0)
-        sent.clear()
-        assert "not reachable" in (await node.ask("VolumeAttachment", "a", fresh=True)).error
-        await node.pass_time(300.0)
-        assert set(sent) == {f"GET {paths.NODES}"} and 4 <= len(sent) <= 10
+    node.api.arrive = counted  # type: ignore[method-assign]
+    node.api.down()
+    await node.pass_time(60.0)
+    sent.clear()
+    assert "not reachable" in (await node.ask("VolumeAttachment", "a", fresh=True)).error
+    await node.pass_time(300.0)
+    assert set(sent) == {f"GET {paths.NODES}"} and 4 <= len(sent) <= 10
 
 
 @pytest.mark.share(3)
 @pytest.mark.parametrize("strategy", ["Watch", "Cache", "Get"])
-@on_virtual_time
 async def test_objects_are_read_while_each_list_and_get_takes_twenty_seconds(tmp_path: Path, strategy: str) -> None:
     async with cluster_node(tmp_path, change_detection_strategy=strategy) as node:
         node.api.slow(lambda received: 20.0 if received.method == "GET" else 0.0)
@@ -268,7 +249,6 @@ PLACES = {"PersistentVolumeClaim": volume_claims.MAX_READS, "Secret": fetched_ob
 
 @pytest.mark.share(2)
 @pytest.mark.parametrize("kind", PLACES)
-@on_virtual_time
 async def test_reads_without_an_answer_hold_up_no_other_and_are_not_too_many(tmp_path: Path, kind: str) -> None:
     def showing_all(name: str, *names: str) -> Object:
         made = showing(name, *names)
@@ -310,7 +290,6 @@ async def test_reads_without_an_answer_hold_up_no_other_and_are_not_too_many(tmp
 
 
 @pytest.mark.parametrize("kind", PLACES)
-@on_virtual_time
 async def test_an_api_server_that_hangs_gets_few_reads_at_once(tmp_path: Path, kind: str) -> None:
     names = [f"n{number}" for number in range(read_places.MAX_SLOW_READS + 2 * PLACES[kind])]
     web = showing("web", *names)

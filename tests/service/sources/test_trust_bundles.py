@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.fakes.api_resources import V1_20, V1_37
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import ClusterNode, cluster_node
+
+pytestmark = pytest.mark.virtual_time
 
 BUNDLES = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles"
 SIGNER = "example.com/ca"
@@ -28,24 +31,21 @@ async def names(node: ClusterNode, signer: str = SIGNER) -> list[str]:
     return sorted(item["metadata"]["name"] for item in found.object["items"])
 
 
-@on_virtual_time
-async def test_bundles_are_watched_from_the_first_request_on(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        put(node, "roots", "first")
-        await node.start()
-        assert node.asked("GET", "/clustertrustbundles") == 0
-        found = await node.ask("ClusterTrustBundle", "roots", namespace="")
-        assert found.object is not None and found.object["spec"]["trustBundle"] == "first"
-        missing = await node.ask("ClusterTrustBundle", "gone", namespace="")
-        error = 'clustertrustbundle.certificates.k8s.io "gone" not found'
-        assert (missing.not_found, missing.error) == (True, error)
-        now = put(node, "roots", "second")
-        await node.until(lambda: version(node, "ClusterTrustBundle//roots") == now, within=5.0)
-        found = await node.ask("ClusterTrustBundle", "roots", namespace="")
-        assert found.object is not None and found.object["spec"]["trustBundle"] == "second"
+async def test_bundles_are_watched_from_the_first_request_on(node: ClusterNode) -> None:
+    put(node, "roots", "first")
+    await node.start()
+    assert node.asked("GET", "/clustertrustbundles") == 0
+    found = await node.ask("ClusterTrustBundle", "roots", namespace="")
+    assert found.object is not None and found.object["spec"]["trustBundle"] == "first"
+    missing = await node.ask("ClusterTrustBundle", "gone", namespace="")
+    error = 'clustertrustbundle.certificates.k8s.io "gone" not found'
+    assert (missing.not_found, missing.error) == (True, error)
+    now = put(node, "roots", "second")
+    await node.until(lambda: version(node, "ClusterTrustBundle//roots") == now, within=5.0)
+    found = await node.ask("ClusterTrustBundle", "roots", namespace="")
+    assert found.object is not None and found.object["spec"]["trustBundle"] == "second"
 
 
-@on_virtual_time
 async def test_the_stable_version_of_the_api_is_used_where_the_server_has_it(tmp_path: Path) -> None:
     async with cluster_node(tmp_path, drops=V1_37) as node:
         node.api.put(
@@ -56,31 +56,28 @@ async def test_the_stable_version_of_the_api_is_used_where_the_server_has_it(tmp
         assert node.asked("GET", "v1beta1/clustertrustbundles") == 0
 
 
-@on_virtual_time
-async def test_the_bundles_of_a_signer_have_one_version_that_follows_each_of_them(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        put(node, "a", "a")
-        put(node, "foreign", "f", signer="example.com/other")
-        await node.start()
-        assert await names(node) == ["a"]
-        await node.until(lambda: version(node, BY_SIGNER), within=5.0)
-        seen = [version(node, BY_SIGNER)]
-        put(node, "b", "b")
-        await node.until(lambda: version(node, BY_SIGNER) not in seen, within=5.0)
-        assert await names(node) == ["a", "b"]
-        seen.append(version(node, BY_SIGNER))
-        put(node, "foreign", "g", signer="example.com/other")
-        node.api.delete(f"{BUNDLES}/a")
-        await node.until(lambda: version(node, BY_SIGNER) not in seen, within=5.0)
-        assert await names(node) == ["b"]
-        seen.append(version(node, BY_SIGNER))
-        node.api.delete(f"{BUNDLES}/b")
-        await node.until(lambda: version(node, BY_SIGNER) not in seen, within=5.0)
-        found = await node.ask("ClusterTrustBundleList", SIGNER, namespace="")
-        assert found.object == {"metadata": {"resourceVersion": version(node, BY_SIGNER)}, "items": []}
+async def test_the_bundles_of_a_signer_have_one_version_that_follows_each_of_them(node: ClusterNode) -> None:
+    put(node, "a", "a")
+    put(node, "foreign", "f", signer="example.com/other")
+    await node.start()
+    assert await names(node) == ["a"]
+    await node.until(lambda: version(node, BY_SIGNER), within=5.0)
+    seen = [version(node, BY_SIGNER)]
+    put(node, "b", "b")
+    await node.until(lambda: version(node, BY_SIGNER) not in seen, within=5.0)
+    assert await names(node) == ["a", "b"]
+    seen.append(version(node, BY_SIGNER))
+    put(node, "foreign", "g", signer="example.com/other")
+    node.api.delete(f"{BUNDLES}/a")
+    await node.until(lambda: version(node, BY_SIGNER) not in seen, within=5.0)
+    assert await names(node) == ["b"]
+    seen.append(version(node, BY_SIGNER))
+    node.api.delete(f"{BUNDLES}/b")
+    await node.until(lambda: version(node, BY_SIGNER) not in seen, within=5.0)
+    found = await node.ask("ClusterTrustBundleList", SIGNER, namespace="")
+    assert found.object == {"metadata": {"resourceVersion": version(node, BY_SIGNER)}, "items": []}
 
 
-@on_virtual_time
 async def test_an_api_server_without_the_api_is_an_error_in_the_kubelets_words(tmp_path: Path) -> None:
     async with cluster_node(tmp_path, drops=V1_20) as node:
         await node.start()

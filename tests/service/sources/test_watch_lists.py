@@ -12,9 +12,10 @@ from shared.kube import paths
 from shared.kube.interface import ApiClient, ApiUnreachableError, WatchEvent
 from shared.model.objects import Object
 from tests.fakes.api_resources import V1_18, V1_20, OlderServer
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, pod
 from tests.service.sources.shown_secrets import USER, put_secret, showing, version_of
+
+pytestmark = pytest.mark.virtual_time
 
 SECRETS = paths.referenced("Secret", "default")
 OFF = OlderServer(lists_by_watch=False)  # 1.27 to 1.33, and those whose operator has switched WatchList off
@@ -30,53 +31,50 @@ def by_watch(node: ClusterNode, path: str = SECRETS) -> list[dict[str, str]]:
     return [each.query for each in node.api.received if "sendInitialEvents" in each.query and each.path == path]
 
 
-@on_virtual_time
-async def test_a_secret_is_listed_and_watched_by_one_request(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        put_secret(node, "s")
-        node.api.bind(showing("web", "s"), NODE)
-        await node.start()
-        first = version_of(node, "s")
-        assert first
-        put_secret(node, "s")
-        await node.settle()
-        assert version_of(node, "s") not in (None, first)
-        assert by_watch(node) == [
-            {
-                "allowWatchBookmarks": "true",
-                "fieldSelector": "metadata.name=s",
-                "resourceVersion": "0",
-                "resourceVersionMatch": "NotOlderThan",
-                "sendInitialEvents": "true",
-            }
-        ]
-        assert node.asked("WATCH", "/secrets") == 1 and plain(node) == 0
+async def test_a_secret_is_listed_and_watched_by_one_request(node: ClusterNode) -> None:
+    put_secret(node, "s")
+    node.api.bind(showing("web", "s"), NODE)
+    await node.start()
+    first = version_of(node, "s")
+    assert first
+    put_secret(node, "s")
+    await node.settle()
+    assert version_of(node, "s") not in (None, first)
+    assert by_watch(node) == [
+        {
+            "allowWatchBookmarks": "true",
+            "fieldSelector": "metadata.name=s",
+            "resourceVersion": "0",
+            "resourceVersionMatch": "NotOlderThan",
+            "sendInitialEvents": "true",
+        }
+    ]
+    assert node.asked("WATCH", "/secrets") == 1 and plain(node) == 0
 
 
-@on_virtual_time
-async def test_what_went_and_came_while_the_version_expired_is_in_the_watch_that_begins_again(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        for name in ("goes", "stays"):
-            put_secret(node, name)
-        node.api.bind(showing("web", "goes", "stays"), NODE)
-        await node.start()
-        assert version_of(node, "goes")
-        node.api.down()
-        await node.settle()
-        node.api.delete(f"{SECRETS}/goes")
-        put_secret(node, "stays")
-        node.api.compact()
-        node.api.received.clear()
-        node.api.up()
-        await node.until(lambda: version_of(node, "goes") == "", within=10.0)
-        await node.pass_time(10.0)
-        kept = node.api.get(f"{SECRETS}/stays")
-        assert kept is not None and version_of(node, "stays") == kept["metadata"]["resourceVersion"]
-        assert len(by_watch(node)) == 2 and plain(node) == 0
+async def test_what_went_and_came_while_the_version_expired_is_in_the_watch_that_begins_again(
+    node: ClusterNode,
+) -> None:
+    for name in ("goes", "stays"):
+        put_secret(node, name)
+    node.api.bind(showing("web", "goes", "stays"), NODE)
+    await node.start()
+    assert version_of(node, "goes")
+    node.api.down()
+    await node.settle()
+    node.api.delete(f"{SECRETS}/goes")
+    put_secret(node, "stays")
+    node.api.compact()
+    node.api.received.clear()
+    node.api.up()
+    await node.until(lambda: version_of(node, "goes") == "", within=10.0)
+    await node.pass_time(10.0)
+    kept = node.api.get(f"{SECRETS}/stays")
+    assert kept is not None and version_of(node, "stays") == kept["metadata"]["resourceVersion"]
+    assert len(by_watch(node)) == 2 and plain(node) == 0
 
 
 @pytest.mark.parametrize("drops", [V1_20, OFF], ids=["1.20", "off"])
-@on_virtual_time
 async def test_an_api_server_that_refuses_it_is_listed_at_once_and_not_asked_again(
     tmp_path: Path, drops: OlderServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -104,7 +102,6 @@ async def test_an_api_server_that_refuses_it_is_listed_at_once_and_not_asked_aga
         assert version_of(node, "u") and len(by_watch(node)) == 1, "it may be a newer one after an outage"
 
 
-@on_virtual_time
 async def test_an_api_server_that_ignores_it_is_listed_after_seconds_and_then_at_once(tmp_path: Path) -> None:
     async with cluster_node(tmp_path, drops=V1_18) as node:
         for name in ("s", "t"):
@@ -119,7 +116,6 @@ async def test_an_api_server_that_ignores_it_is_listed_after_seconds_and_then_at
         assert version_of(node, "t")
 
 
-@on_virtual_time
 async def test_without_the_feature_gate_no_watch_begins_with_all_objects(tmp_path: Path) -> None:
     async with cluster_node(tmp_path, feature_gates={"WatchListClient": False}) as node:
         put_secret(node, "s")
@@ -175,7 +171,6 @@ async def published(tmp_path: Path, *events: WatchEvent) -> tuple[str | None, in
         return before, client.lists
 
 
-@on_virtual_time
 async def test_changes_between_the_objects_and_the_bookmark_count(tmp_path: Path) -> None:
     changed = (event("ADDED", "3"), event("MODIFIED", "91"), event("BOOKMARK", "92", ends=True))
     assert await published(tmp_path / "changed", *changed) == ("91", 0)
@@ -183,12 +178,10 @@ async def test_changes_between_the_objects_and_the_bookmark_count(tmp_path: Path
     assert await published(tmp_path / "gone", *gone) == ("", 0)
 
 
-@on_virtual_time
 async def test_objects_before_a_break_are_not_taken_for_all(tmp_path: Path) -> None:
     assert await published(tmp_path, event("ADDED", "3"), event("BOOKMARK", "4")) == (None, 0)
 
 
-@on_virtual_time
 async def test_a_bookmark_without_a_version_and_more_than_a_list_may_have_are_followed_by_a_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,17 +193,15 @@ async def test_a_bookmark_without_a_version_and_more_than_a_list_may_have_are_fo
     assert version not in (None, "3") and lists == 1
 
 
-@on_virtual_time
-async def test_pods_are_listed_by_a_watch_once_there_is_a_version_not_to_go_back_from(tmp_path: Path) -> None:
-    async with cluster_node(tmp_path) as node:
-        node.api.bind(pod("web"), NODE)
-        await node.start()
-        assert plain(node, paths.PODS) == 1 and by_watch(node, paths.PODS) == []
-        await node.kill()
-        node.api.received.clear()
-        node.api.delete(paths.pod("default", "web"), grace=0)
-        node.api.bind(pod("comes"), NODE)
-        await node.start()
-        assert node.wanted() == ["comes"] and node.desired.complete
-        assert plain(node, paths.PODS) == 0 and len(by_watch(node, paths.PODS)) == 1
-        assert plain(node, paths.NODES) == 1, "the list by which the store is compared"
+async def test_pods_are_listed_by_a_watch_once_there_is_a_version_not_to_go_back_from(node: ClusterNode) -> None:
+    node.api.bind(pod("web"), NODE)
+    await node.start()
+    assert plain(node, paths.PODS) == 1 and by_watch(node, paths.PODS) == []
+    await node.kill()
+    node.api.received.clear()
+    node.api.delete(paths.pod("default", "web"), grace=0)
+    node.api.bind(pod("comes"), NODE)
+    await node.start()
+    assert node.wanted() == ["comes"] and node.desired.complete
+    assert plain(node, paths.PODS) == 0 and len(by_watch(node, paths.PODS)) == 1
+    assert plain(node, paths.NODES) == 1, "the list by which the store is compared"

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.api_server import FakeApiServer
-from tests.fakes.virtual_time import on_virtual_time, until
+from tests.fakes.virtual_time import until
 from tests.service.status.cluster import Cluster
+
+pytestmark = pytest.mark.virtual_time
 
 PODS = 30
 
@@ -47,7 +49,6 @@ CASES = [
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("what", "strike", "seconds"), CASES)
-@on_virtual_time
 async def test_a_busy_server_is_not_asked_more_and_gets_every_status_in_time(
     tmp_path: Path, what: str, strike: Callable[[FakeApiServer], None], seconds: int
 ) -> None:

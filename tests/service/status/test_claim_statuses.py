@@ -3,12 +3,16 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from bus.messages.status import PatchClaimStatus, PatchedClaim
 from services.frame.launch import Context
 from services.status.controllers.claim_statuses import ClaimStatuses
 from shared.kube import paths
-from tests.fakes.virtual_time import on_virtual_time, pass_time
+from tests.fakes.virtual_time import pass_time
 from tests.service.status.cluster import Cluster
+
+pytestmark = pytest.mark.virtual_time
 
 PATH = paths.persistent_volume_claim("default", "data")
 
@@ -29,7 +33,6 @@ async def patched(cluster: Cluster, version: str) -> PatchedClaim:
     return asking.result()
 
 
-@on_virtual_time
 async def test_a_status_is_patched_unless_the_claim_is_newer(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     await cluster.begin()
@@ -55,7 +58,6 @@ async def test_a_status_is_patched_unless_the_claim_is_newer(tmp_path: Path) -> 
     await cluster.stop()
 
 
-@on_virtual_time
 async def test_a_node_without_an_api_server_refuses(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     await cluster.begin()

@@ -6,12 +6,12 @@ import pytest
 
 from shared.kube import paths
 from shared.time.timestamps import rfc3339_micro
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.status.event_stage import event_stage
+
+pytestmark = pytest.mark.virtual_time
 
 
 @pytest.mark.long
-@on_virtual_time
 async def test_events_of_long_ago_are_not_sent_to_a_server_that_has_forgotten_them(tmp_path: Path) -> None:
     async with event_stage(tmp_path) as stage:
         for number in range(3):
@@ -28,22 +28,17 @@ async def test_events_of_long_ago_are_not_sent_to_a_server_that_has_forgotten_th
 
 
 @pytest.mark.parametrize("hours", [1, -1])
-def test_a_clock_step_costs_nothing(tmp_path: Path, hours: int) -> None:
-    @on_virtual_time
-    async def stepped() -> None:
-        async with event_stage(tmp_path) as stage:
-            stage.publish_event()
-            await stage.pass_time(2)
-            stage.clock._wall += hours * 3600
-            stage.publish_event()
-            stage.publish_event("other")
-            await stage.pass_time(2)
-            assert stage.counts() == {"m": 2, "other": 1}
-
-    stepped()
+async def test_a_clock_step_costs_nothing(tmp_path: Path, hours: int) -> None:
+    async with event_stage(tmp_path) as stage:
+        stage.publish_event()
+        await stage.pass_time(2)
+        stage.clock._wall += hours * 3600
+        stage.publish_event()
+        stage.publish_event("other")
+        await stage.pass_time(2)
+        assert stage.counts() == {"m": 2, "other": 1}
 
 
-@on_virtual_time
 async def test_an_event_that_comes_after_the_start_is_sent_however_old_a_clock_step_makes_it(tmp_path: Path) -> None:
     async with event_stage(tmp_path) as stage:
         await stage.pass_time(2)

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.api_resources import NEWEST, V1_20, OlderServer
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.status.cluster import POD_PATHS
 from tests.service.status.test_pod_statuses import begun, running_pod
 
+pytestmark = pytest.mark.virtual_time
+
 
 @pytest.mark.parametrize("drops", [NEWEST, V1_20], ids=["newest", "1.20"])
-@on_virtual_time
 async def test_a_pod_that_is_gone_after_a_lost_answer_is_let_go(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, drops: OlderServer
 ) -> None:

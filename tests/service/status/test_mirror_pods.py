@@ -8,8 +8,10 @@ from bus.messages.podsync import PodState
 from shared.kube import paths
 from shared.kube.interface import PatchType
 from shared.model.objects import Object
-from tests.fakes.virtual_time import on_virtual_time, until
+from tests.fakes.virtual_time import until
 from tests.service.status.cluster import MIRROR, POD_PATHS, Cluster
+
+pytestmark = pytest.mark.virtual_time
 
 NAME = "web-n1"
 
@@ -37,7 +39,6 @@ def mirror(cluster: Cluster) -> Object:
     return dict(pod["metadata"])
 
 
-@on_virtual_time
 async def test_a_static_pod_is_shown_with_its_status(tmp_path: Path) -> None:
     cluster = await mirrored(tmp_path)
     assert cluster.sent() == ["POST /api/v1/namespaces/default/pods", f"PATCH {NAME}/status"]
@@ -54,9 +55,7 @@ async def test_a_static_pod_is_shown_with_its_status(tmp_path: Path) -> None:
     await cluster.stop()
 
 
-@on_virtual_time
-async def test_nothing_is_created_before_there_is_a_node(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_nothing_is_created_before_there_is_a_node(cluster: Cluster) -> None:
     cluster.server.delete(paths.node("n1"))
     cluster.manifest("h1")
     cluster.admit("h1", name=NAME, source="file")
@@ -66,10 +65,8 @@ async def test_nothing_is_created_before_there_is_a_node(tmp_path: Path) -> None
     cluster.server.put(paths.node("n1"), {})
     await cluster.live(2)
     assert cluster.shown(NAME)["phase"] == "Running" and cluster.is_written("h1")
-    await cluster.stop()
 
 
-@on_virtual_time
 async def test_a_mirror_that_is_deleted_comes_back(tmp_path: Path) -> None:
     cluster = await mirrored(tmp_path)
     for grace in (0, 30):
@@ -81,7 +78,6 @@ async def test_a_mirror_that_is_deleted_comes_back(tmp_path: Path) -> None:
     await cluster.stop()
 
 
-@on_virtual_time
 async def test_an_edited_manifest_replaces_the_mirror_once_the_old_pod_has_ended(tmp_path: Path) -> None:
     cluster = await mirrored(tmp_path)
     del cluster.manifests["h1"]
@@ -97,7 +93,6 @@ async def test_an_edited_manifest_replaces_the_mirror_once_the_old_pod_has_ended
     await cluster.stop()
 
 
-@on_virtual_time
 async def test_the_mirror_goes_with_its_manifest_after_the_pod_has_ended_and_on_nobodys_guess(tmp_path: Path) -> None:
     cluster = await mirrored(tmp_path)
     cluster.manifests.clear()
@@ -117,7 +112,6 @@ async def test_the_mirror_goes_with_its_manifest_after_the_pod_has_ended_and_on_
     await cluster.stop()
 
 
-@on_virtual_time
 async def test_a_node_that_registers_again_gets_its_mirrors_again(tmp_path: Path) -> None:
     cluster = await mirrored(tmp_path)
     before = mirror(cluster)["uid"]
@@ -131,9 +125,7 @@ async def test_a_node_that_registers_again_gets_its_mirrors_again(tmp_path: Path
     await cluster.stop()
 
 
-@on_virtual_time
-async def test_a_lost_answer_makes_no_second_mirror(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_a_lost_answer_makes_no_second_mirror(cluster: Cluster) -> None:
     cluster.watching = False
     cluster.manifest("h1")
     cluster.desired.put("h1", cluster.manifests["h1"])
@@ -144,13 +136,10 @@ async def test_a_lost_answer_makes_no_second_mirror(tmp_path: Path) -> None:
     await cluster.live(60)
     assert mirror(cluster)["uid"] == before and cluster.sent("DELETE") == []
     assert len(cluster.sent()) < 20
-    await cluster.stop()
 
 
 @pytest.mark.long
-@on_virtual_time
-async def test_a_refusal_is_logged_once_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    cluster = await begun(tmp_path)
+async def test_a_refusal_is_logged_once_and_tried_again(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.server.refuse(0, 403)
     cluster.manifest("h1")
     cluster.admit("h1", name=NAME, source="file")
@@ -162,12 +151,9 @@ async def test_a_refusal_is_logged_once_and_tried_again(tmp_path: Path, caplog: 
     assert 9 <= len(cluster.sent()) - before <= 16, "as the kubelet: at each sync of the pod, every 60 to 90 s"
     cluster.server.up()
     await until(cluster.network, lambda: cluster.pod(NAME) is not None, 91)
-    await cluster.stop()
 
 
-@on_virtual_time
-async def test_another_manifest_is_mirrored_at_once_after_a_refusal(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_another_manifest_is_mirrored_at_once_after_a_refusal(cluster: Cluster) -> None:
     cluster.server.refuse(0, 403)
     cluster.manifest("h1")
     cluster.admit("h1", name=NAME, source="file")
@@ -179,26 +165,20 @@ async def test_another_manifest_is_mirrored_at_once_after_a_refusal(tmp_path: Pa
     cluster.admit("h2", name=NAME, source="file")
     await cluster.live(2)
     assert cluster.pod(NAME) is not None
-    await cluster.stop()
 
 
-@on_virtual_time
 async def test_a_name_that_a_pod_of_another_node_has_is_logged_as_taken(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster = await begun(tmp_path)
     containers = [{"name": "c", "image": "i"}]
     cluster.server.bind({"metadata": {"name": NAME}, "spec": {"containers": containers}}, "another")
     cluster.manifest("h1")
     cluster.admit("h1", name=NAME, source="file")
     await cluster.live(5)
     assert f"the name {NAME} is taken in namespace default" in caplog.text
-    await cluster.stop()
 
 
-@on_virtual_time
-async def test_the_name_of_an_api_pod_is_not_taken_from_it(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_the_name_of_an_api_pod_is_not_taken_from_it(cluster: Cluster) -> None:
     uid = cluster.create(NAME)
     cluster.manifest("h1")
     cluster.admit("h1", name=NAME, source="file")
@@ -207,10 +187,8 @@ async def test_the_name_of_an_api_pod_is_not_taken_from_it(tmp_path: Path) -> No
     assert mirror(cluster)["uid"] == uid and MIRROR not in mirror(cluster).get("annotations", {})
     assert cluster.shown(NAME)["phase"] == "Pending" and cluster.sent("PATCH") == []
     assert 3 < len(cluster.sent()) < 30
-    await cluster.stop()
 
 
-@on_virtual_time
 async def test_a_mirror_that_was_ended_while_its_pod_runs_is_replaced(tmp_path: Path) -> None:
     cluster = await mirrored(tmp_path)
     before = mirror(cluster)["uid"]

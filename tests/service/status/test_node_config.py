@@ -8,13 +8,13 @@ from bus.messages.bootstrap import NodeConfigStatus
 from bus.messages.pleg import NodeImage, NodeImages
 from shared.model.config_source import ConfigSource
 from tests.fakes.api_resources import OlderServer
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.status.node_stage import NODE, node_stage
+
+pytestmark = pytest.mark.virtual_time
 
 SOURCE = ConfigSource(namespace="ns", name="a", uid="u", resource_version="7", kubelet_config_key="kubelet")
 
 
-@on_virtual_time
 async def test_the_configuration_that_the_node_names_is_shown_at_once(tmp_path: Path) -> None:
     async with node_stage(tmp_path, dynamic_config_dir="/d") as stage:
         await stage.start()
@@ -28,7 +28,6 @@ async def test_the_configuration_that_the_node_names_is_shown_at_once(tmp_path: 
         assert stage.node["status"]["config"] == {}
 
 
-@on_virtual_time
 async def test_an_api_server_without_dynamic_configuration_is_named_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

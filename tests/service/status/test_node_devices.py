@@ -2,15 +2,17 @@
 
 from pathlib import Path
 
+import pytest
+
 from bus.messages.podsync import NodeResources
 from shared.model.frozen_copy import replace
-from tests.fakes.virtual_time import on_virtual_time
-from tests.service.status.node_stage import NODE, RESOURCES, node_stage
+from tests.service.status.node_stage import NODE, RESOURCES, NodeStage, node_stage
+
+pytestmark = pytest.mark.virtual_time
 
 STATUS = f"{NODE}/status"
 
 
-@on_virtual_time
 async def test_devices_are_written_as_they_change_and_stay_while_podsync_does_not_know_them(tmp_path: Path) -> None:
     gpu = "example.com/gpu"
 
@@ -41,7 +43,6 @@ async def test_devices_are_written_as_they_change_and_stay_while_podsync_does_no
         await stage.until(lambda: amounts() == ("0", "0"), within=2)
 
 
-@on_virtual_time
 async def test_a_node_that_is_older_than_its_machine_has_no_extended_resources_until_they_are_there(
     tmp_path: Path,
 ) -> None:
@@ -71,12 +72,10 @@ async def test_a_node_that_is_older_than_its_machine_has_no_extended_resources_u
         assert (amounts(gpu), amounts(dongle)) == (("2", "2"), ("4", "4"))
 
 
-@on_virtual_time
-async def test_extended_resources_stay_where_an_agent_of_this_machine_has_known_devices(tmp_path: Path) -> None:
-    async with node_stage(tmp_path) as stage:
-        lists = {"example.com/dongle": "3"}
-        stage.api.put(NODE, {"metadata": {}, "status": {"capacity": lists, "allocatable": lists}})
-        stage.host.device_resources = frozenset({"example.com/gpu"})
-        await stage.start()
-        await stage.until(stage.ready, within=10)
-        assert stage.node["status"]["allocatable"]["example.com/dongle"] == "3"
+async def test_extended_resources_stay_where_an_agent_of_this_machine_has_known_devices(stage: NodeStage) -> None:
+    lists = {"example.com/dongle": "3"}
+    stage.api.put(NODE, {"metadata": {}, "status": {"capacity": lists, "allocatable": lists}})
+    stage.host.device_resources = frozenset({"example.com/gpu"})
+    await stage.start()
+    await stage.until(stage.ready, within=10)
+    assert stage.node["status"]["allocatable"]["example.com/dongle"] == "3"

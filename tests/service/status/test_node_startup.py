@@ -3,8 +3,11 @@
 import os
 from pathlib import Path
 
-from tests.fakes.virtual_time import on_virtual_time
+import pytest
+
 from tests.service.status.node_stage import NODE, NodeStage, node_stage
+
+pytestmark = pytest.mark.virtual_time
 
 GENERATION = f"boot/12/{5 * os.sysconf('SC_CLK_TCK')}"  # supervisord began 5 s after the boot
 PHASES = ("pre_kubelet", "pre_registration", "registration", "post_registration")
@@ -18,7 +21,6 @@ def measured(stage: NodeStage) -> dict[str, float]:
     return {phase: found[name].get((), [0.0])[0] for name, phase in names.items()}
 
 
-@on_virtual_time
 async def test_the_phases_of_a_new_nodes_startup_are_measured_once(tmp_path: Path) -> None:
     async with node_stage(tmp_path, well=False) as stage:
         began = stage.clock.monotonic()
@@ -48,11 +50,9 @@ async def test_the_phases_of_a_new_nodes_startup_are_measured_once(tmp_path: Pat
         assert not any(measured(stage).values())
 
 
-@on_virtual_time
-async def test_the_startup_of_a_node_that_exists_is_not_measured(tmp_path: Path) -> None:
-    async with node_stage(tmp_path) as stage:
-        stage.api.put(NODE, {"metadata": {}})
-        await stage.start(GENERATION)
-        await stage.until(stage.ready, within=10)
-        await stage.pass_time(5)
-        assert not any(measured(stage).values())
+async def test_the_startup_of_a_node_that_exists_is_not_measured(stage: NodeStage) -> None:
+    stage.api.put(NODE, {"metadata": {}})
+    await stage.start(GENERATION)
+    await stage.until(stage.ready, within=10)
+    await stage.pass_time(5)
+    assert not any(measured(stage).values())

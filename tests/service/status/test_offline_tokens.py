@@ -22,7 +22,9 @@ from shared.kube.credentials import Credentials, credentials_path, encode_creden
 from shared.time.timestamps import rfc3339
 from tests.fakes.api_server import FakeApiServer
 from tests.fakes.memory_bus import MemoryNetwork
-from tests.fakes.virtual_time import AtOnce, ended, on_virtual_time, pass_time, virtual_clock
+from tests.fakes.virtual_time import AtOnce, ended, pass_time, virtual_clock
+
+pytestmark = pytest.mark.virtual_time
 
 SAVED_WITHIN = 6.0
 LEASE_SECONDS = 20.0  # two renewals
@@ -132,7 +134,6 @@ class Node:
 MOMENT = "2026-11-29T08:00:00Z"
 
 
-@on_virtual_time
 async def test_a_pod_from_the_record_gets_its_last_token_and_soon_asks_again(tmp_path: Path) -> None:
     node = Node(tmp_path)
     request, before = await node.keep_token()
@@ -154,7 +155,6 @@ async def test_a_pod_from_the_record_gets_its_last_token_and_soon_asks_again(tmp
     await node.stop()
 
 
-@on_virtual_time
 async def test_a_pod_that_sources_does_not_publish_gets_the_error(tmp_path: Path) -> None:
     node = Node(tmp_path)
     request, _ = await node.keep_token()
@@ -164,7 +164,6 @@ async def test_a_pod_that_sources_does_not_publish_gets_the_error(tmp_path: Path
 
 
 @pytest.mark.long
-@on_virtual_time
 async def test_an_expired_token_is_given_too_so_that_its_pod_starts(tmp_path: Path) -> None:
     node = Node(tmp_path)
     request, before = await node.keep_token()
@@ -177,7 +176,6 @@ async def test_an_expired_token_is_given_too_so_that_its_pod_starts(tmp_path: Pa
 
 
 @pytest.mark.parametrize("why", ["age", "refusal"])
-@on_virtual_time
 async def test_no_token_of_the_record_is_given_once_it_is_too_old_or_the_node_is_refused(
     tmp_path: Path, why: str
 ) -> None:
@@ -200,7 +198,6 @@ async def test_no_token_of_the_record_is_given_once_it_is_too_old_or_the_node_is
     await node.stop()
 
 
-@on_virtual_time
 async def test_a_request_that_hangs_is_answered_once_the_pod_runs_from_the_record(tmp_path: Path) -> None:
     node = Node(tmp_path)
     request, before = await node.keep_token()
@@ -216,7 +213,6 @@ async def test_a_request_that_hangs_is_answered_once_the_pod_runs_from_the_recor
     await node.stop()
 
 
-@on_virtual_time
 async def test_tokens_of_other_pods_and_other_requests_are_not_given(tmp_path: Path) -> None:
     node = Node(tmp_path)
     request, _ = await node.keep_token()
@@ -227,7 +223,6 @@ async def test_tokens_of_other_pods_and_other_requests_are_not_given(tmp_path: P
     await node.stop()
 
 
-@on_virtual_time
 async def test_the_token_of_a_pod_that_is_gone_leaves_the_record_and_none_is_in_clear(tmp_path: Path) -> None:
     node = Node(tmp_path)
     await node.begin()
@@ -253,7 +248,6 @@ async def test_the_token_of_a_pod_that_is_gone_leaves_the_record_and_none_is_in_
     await node.stop()
 
 
-@on_virtual_time
 async def test_without_the_setting_no_token_is_kept(tmp_path: Path) -> None:
     node = Node(tmp_path, None)
     request, _ = await node.keep_token()
@@ -264,7 +258,6 @@ async def test_without_the_setting_no_token_is_kept(tmp_path: Path) -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_a_damaged_record_is_one_trouble_and_the_next_save_replaces_it(tmp_path: Path) -> None:
     node = Node(tmp_path)
     request, _ = await node.keep_token()
@@ -284,7 +277,6 @@ async def test_a_damaged_record_is_one_trouble_and_the_next_save_replaces_it(tmp
     await node.stop()
 
 
-@on_virtual_time
 async def test_a_kill_after_a_save_leaves_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node, reached = Node(tmp_path), []
     await node.begin()

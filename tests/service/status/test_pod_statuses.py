@@ -11,8 +11,10 @@ from services.status.core.pod_status_merge import status_patch
 from shared.model.objects import Object
 from tests.fakes.api_resources import NEWEST, V1_20, OlderServer
 from tests.fakes.memory_bus import Action, Delivery
-from tests.fakes.virtual_time import on_virtual_time, until
+from tests.fakes.virtual_time import until
 from tests.service.status.cluster import POD_PATHS, Cluster
+
+pytestmark = pytest.mark.virtual_time
 
 GATE = {"type": "example.com/gate", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
@@ -44,9 +46,7 @@ def ready(status: Object) -> str:
     return str(next(c["status"] for c in status["conditions"] if c["type"] == "Ready"))
 
 
-@on_virtual_time
-async def test_a_status_is_written_once_and_confirmed(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_a_status_is_written_once_and_confirmed(cluster: Cluster) -> None:
     uid = await running_pod(cluster)
     assert cluster.sent() == ["PATCH web/status"] * 2
     body = cluster.server.received[-1].body
@@ -54,10 +54,8 @@ async def test_a_status_is_written_once_and_confirmed(tmp_path: Path) -> None:
     assert cluster.is_written(uid)
     await cluster.live(40)
     assert len(cluster.sent()) == 2, "what is equal costs nothing"
-    await cluster.stop()
 
 
-@on_virtual_time
 async def test_what_has_not_changed_is_not_compared_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[Object] = []
 
@@ -79,7 +77,6 @@ async def test_what_has_not_changed_is_not_compared_again(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("server", [NEWEST, V1_20], ids=["newest", "1.20"])
-@on_virtual_time
 async def test_a_write_that_the_watch_shows_is_not_compared_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: OlderServer
 ) -> None:
@@ -100,9 +97,7 @@ async def test_a_write_that_the_watch_shows_is_not_compared_again(
     await cluster.stop()
 
 
-@on_virtual_time
-async def test_what_others_write_stays_and_what_is_ours_is_written_again(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_what_others_write_stays_and_what_is_ours_is_written_again(cluster: Cluster) -> None:
     uid = await running_pod(cluster)
     overwrite(cluster, conditions=[GATE], phase="Pending")
     await cluster.live(1)
@@ -111,10 +106,8 @@ async def test_what_others_write_stays_and_what_is_ours_is_written_again(tmp_pat
     await cluster.live(1)
     assert GATE in cluster.shown()["conditions"] and ready(cluster.shown()) == "False"
     assert cluster.sent("GET") == []
-    await cluster.stop()
 
 
-@on_virtual_time
 async def test_what_an_older_server_drops_is_sent_once_per_change(tmp_path: Path) -> None:
     cluster = await begun(tmp_path, drops=V1_20)
     uid = cluster.create("web")
@@ -134,9 +127,7 @@ async def test_what_an_older_server_drops_is_sent_once_per_change(tmp_path: Path
     await cluster.stop()
 
 
-@on_virtual_time
-async def test_after_a_lost_answer_the_object_is_read_before_anything_is_written(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_after_a_lost_answer_the_object_is_read_before_anything_is_written(cluster: Cluster) -> None:
     uid = await running_pod(cluster)
     cluster.watching = False
     cluster.server.lose_answers(1)
@@ -147,13 +138,10 @@ async def test_after_a_lost_answer_the_object_is_read_before_anything_is_written
     await cluster.live(2)
     assert ready(cluster.shown()) == "True" and cluster.is_written(uid)
     assert cluster.sent()[-2:] == ["GET web", "PATCH web/status"]
-    await cluster.stop()
 
 
 @pytest.mark.long
-@on_virtual_time
-async def test_an_outage_costs_few_requests_and_ends_within_ten_seconds(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_an_outage_costs_few_requests_and_ends_within_ten_seconds(cluster: Cluster) -> None:
     names = [f"p{number}" for number in range(30)]
     uids = {name: cluster.create(name) for name in names}
     for name, uid in uids.items():
@@ -180,12 +168,9 @@ async def test_an_outage_costs_few_requests_and_ends_within_ten_seconds(tmp_path
     assert len(cluster.sent()) == before
     cluster.server.up()
     await until(cluster.network, converged, 10)
-    await cluster.stop()
 
 
-@on_virtual_time
-async def test_a_server_that_asks_for_time_gets_it(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_a_server_that_asks_for_time_gets_it(cluster: Cluster) -> None:
     uid = await running_pod(cluster)
     before = len(cluster.sent())
     cluster.server.refuse(1, retry_after=20.0)
@@ -194,14 +179,11 @@ async def test_a_server_that_asks_for_time_gets_it(tmp_path: Path) -> None:
     assert len(cluster.sent()) == before + 1
     await cluster.live(3)
     assert cluster.is_written(uid) and len(cluster.sent()) <= before + 3
-    await cluster.stop()
 
 
-@on_virtual_time
 async def test_one_refused_pod_keeps_no_other_waiting_and_is_logged_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster = await begun(tmp_path)
     uid = await running_pod(cluster)
     cluster.server.bind(
         {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}, "elsewhere"
@@ -217,12 +199,9 @@ async def test_one_refused_pod_keeps_no_other_waiting_and_is_logged_once(
     assert cluster.is_written(other) and not cluster.is_written(uid)
     refused = [line for line in caplog.messages if "spec.nodeName set to itself" in line]
     assert len(refused) == 1 and len(cluster.sent()) < 12
-    await cluster.stop()
 
 
-@on_virtual_time
-async def test_a_status_never_goes_to_another_pod_of_the_same_name(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_a_status_never_goes_to_another_pod_of_the_same_name(cluster: Cluster) -> None:
     uid = await running_pod(cluster)
     cluster.watching = False
     cluster.server.delete(POD_PATHS + "web", grace=0)
@@ -233,12 +212,9 @@ async def test_a_status_never_goes_to_another_pod_of_the_same_name(tmp_path: Pat
     cluster.watching = True
     await cluster.live(15)
     assert cluster.shown()["phase"] == "Pending"
-    await cluster.stop()
 
 
-@on_virtual_time
-async def test_a_phase_never_replaces_an_end_that_the_watch_has_not_shown(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_a_phase_never_replaces_an_end_that_the_watch_has_not_shown(cluster: Cluster) -> None:
     uid = cluster.create("web")
     cluster.admit(uid)
     cluster.publish_status(uid, "Pending", ready=False)
@@ -249,12 +225,9 @@ async def test_a_phase_never_replaces_an_end_that_the_watch_has_not_shown(tmp_pa
     await cluster.live(2)
     assert (cluster.shown()["phase"], cluster.shown()["reason"]) == ("Failed", "Evicted")
     assert ready(cluster.shown()) == "False"
-    await cluster.stop()
 
 
-@on_virtual_time
-async def test_restarts_of_either_process_write_nothing_old_and_nothing_twice(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_restarts_of_either_process_write_nothing_old_and_nothing_twice(cluster: Cluster) -> None:
     uid = await running_pod(cluster)
     await cluster.stop()
     cluster.publish_status(uid, "Failed", ready=False, reason="Error")
@@ -273,12 +246,9 @@ async def test_restarts_of_either_process_write_nothing_old_and_nothing_twice(tm
     await cluster.start_sources()
     await cluster.live(15)
     assert cluster.sent("PATCH") == before and cluster.is_written(uid)
-    await cluster.stop()
 
 
-@on_virtual_time
-async def test_without_sources_the_api_server_is_asked_first(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_without_sources_the_api_server_is_asked_first(cluster: Cluster) -> None:
     uid = await running_pod(cluster)
     await cluster.stop()
     cluster.network.kill("sources")
@@ -288,12 +258,9 @@ async def test_without_sources_the_api_server_is_asked_first(tmp_path: Path) -> 
     await cluster.live(25)
     assert GATE in cluster.shown()["conditions"] and ready(cluster.shown()) == "False"
     assert cluster.is_written(uid) and cluster.sent("GET") == ["GET web"]
-    await cluster.stop()
 
 
-@on_virtual_time
-async def test_lost_and_repeated_news_between_the_processes_change_nothing(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_lost_and_repeated_news_between_the_processes_change_nothing(cluster: Cluster) -> None:
     turn = 0
 
     def action(delivery: Delivery) -> Action:
@@ -311,12 +278,9 @@ async def test_lost_and_repeated_news_between_the_processes_change_nothing(tmp_p
         await cluster.live(0.3)
     await cluster.live(5)
     assert cluster.shown()["message"] == "19" and cluster.is_written(uid)
-    await cluster.stop()
 
 
-@on_virtual_time
-async def test_the_api_object_goes_only_after_the_pod_has_finished(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_the_api_object_goes_only_after_the_pod_has_finished(cluster: Cluster) -> None:
     uid = await running_pod(cluster)
     cluster.server.delete(POD_PATHS + "web", grace=30)
     cluster.admit(uid, PodState.TERMINATING)
@@ -329,12 +293,9 @@ async def test_the_api_object_goes_only_after_the_pod_has_finished(tmp_path: Pat
     await cluster.live(1)
     assert cluster.pod() is None and cluster.sent("DELETE") == ["DELETE web"]
     assert cluster.server.received[-1].body["preconditions"] == {"uid": uid}
-    await cluster.stop()
 
 
-@on_virtual_time
-async def test_nothing_is_deleted_on_the_word_of_a_podsync_that_is_away_or_does_not_know_yet(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_nothing_is_deleted_on_the_word_of_a_podsync_that_is_away_or_does_not_know_yet(cluster: Cluster) -> None:
     await cluster.stop()
     cluster.create("web", phase="Failed")
     cluster.server.put(POD_PATHS + "web", {**(cluster.pod() or {}), "metadata": {"finalizers": ["example.com/x"]}})
@@ -348,12 +309,9 @@ async def test_nothing_is_deleted_on_the_word_of_a_podsync_that_is_away_or_does_
     cluster.admitted.mark_complete()
     await cluster.live(30)
     assert cluster.sent() == ["DELETE web"], "once: the finalizer holds it"
-    await cluster.stop()
 
 
-@on_virtual_time
-async def test_a_deletion_whose_answer_is_lost_is_repeated(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_a_deletion_whose_answer_is_lost_is_repeated(cluster: Cluster) -> None:
     uid = await running_pod(cluster)
     cluster.publish_status(uid, "Succeeded", ready=False)
     cluster.admit(uid, PodState.FINISHED)
@@ -363,12 +321,9 @@ async def test_a_deletion_whose_answer_is_lost_is_repeated(tmp_path: Path) -> No
     cluster.server.lose_answers(1)
     await cluster.live(15)
     assert cluster.sent("DELETE") == ["DELETE web"] * 2
-    await cluster.stop()
 
 
-@on_virtual_time
-async def test_odd_objects_stop_nothing(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_odd_objects_stop_nothing(cluster: Cluster) -> None:
     uid = await running_pod(cluster)
     odd: list[Object] = [{}, {"metadata": None}, {"metadata": {"name": 1}, "status": []}, {"metadata": {"uid": "x"}}]
     shown = cluster.desired.get(uid)
@@ -383,4 +338,3 @@ async def test_odd_objects_stop_nothing(tmp_path: Path) -> None:
     cluster.publish_status(uid, ready=False)
     await cluster.live(3)
     assert ready(cluster.shown()) == "False" and cluster.status is not None and not cluster.status.done()
-    await cluster.stop()

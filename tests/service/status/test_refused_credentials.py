@@ -2,13 +2,16 @@
 
 import asyncio
 
+import pytest
+
 from bus.messages.bootstrap import CredentialsRenewal, RenewCredentials
 from services.frame.refused_credentials import RefusedCredentials
 from tests.fakes.memory_bus import MemoryNetwork
-from tests.fakes.virtual_time import on_virtual_time, pass_time, virtual_clock
+from tests.fakes.virtual_time import pass_time, virtual_clock
+
+pytestmark = pytest.mark.virtual_time
 
 
-@on_virtual_time
 async def test_refusals_are_one_report_at_a_time() -> None:
     network = MemoryNetwork(virtual_clock())
     asked: list[int] = []
@@ -32,7 +35,6 @@ async def test_refusals_are_one_report_at_a_time() -> None:
     assert asked == [3, 4]
 
 
-@on_virtual_time
 async def test_a_bootstrap_that_is_away_is_asked_again_with_the_next_refusal() -> None:
     network = MemoryNetwork(virtual_clock())
     status = network.bus("status")

@@ -19,8 +19,10 @@ from bus.messages.status import (
 from services.frame.launch import Context
 from services.status.controllers.reviews import Reviews
 from tests.fakes.api_resources import NEWEST, V1_37, OlderServer
-from tests.fakes.virtual_time import on_virtual_time, pass_time
+from tests.fakes.virtual_time import pass_time
 from tests.service.status.cluster import Cluster
+
+pytestmark = pytest.mark.virtual_time
 
 SECRET = "s3cr3t-t0ken"
 
@@ -32,7 +34,6 @@ async def asked(cluster: Cluster, request: Any, answer: type[Any], seconds: floa
     return asking.result()
 
 
-@on_virtual_time
 async def test_a_token_is_reviewed(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     await cluster.begin()
@@ -48,7 +49,6 @@ async def test_a_token_is_reviewed(tmp_path: Path) -> None:
     await cluster.stop()
 
 
-@on_virtual_time
 async def test_access_is_reviewed(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     await cluster.begin()
@@ -59,7 +59,6 @@ async def test_access_is_reviewed(tmp_path: Path) -> None:
     await cluster.stop()
 
 
-@on_virtual_time
 async def test_a_review_is_tried_five_times_with_growing_waits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -83,7 +82,6 @@ async def test_a_review_is_tried_five_times_with_growing_waits(
     await cluster.stop()
 
 
-@on_virtual_time
 async def test_a_token_is_requested(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     await cluster.begin()
@@ -108,7 +106,6 @@ async def test_a_token_is_requested(tmp_path: Path) -> None:
     await cluster.stop()
 
 
-@on_virtual_time
 async def test_what_strangers_make_it_ask_passes_no_limit_of_the_pods(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     await cluster.begin()
@@ -136,7 +133,6 @@ async def test_what_strangers_make_it_ask_passes_no_limit_of_the_pods(tmp_path: 
     ],
     ids=["tokens reviewed", "access reviewed", "tokens requested"],
 )
-@on_virtual_time
 async def test_what_is_pending_is_bounded(tmp_path: Path, request_of: Any, answer: type[Any], most: int) -> None:
     cluster = Cluster(tmp_path)
     await cluster.begin()
@@ -155,7 +151,6 @@ async def test_what_is_pending_is_bounded(tmp_path: Path, request_of: Any, answe
     await cluster.stop()
 
 
-@on_virtual_time
 async def test_a_node_on_its_own_reports_that(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     await cluster.start_podsync()
@@ -170,7 +165,6 @@ async def test_a_node_on_its_own_reports_that(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("server", "version"), [(NEWEST, "v1beta1"), (V1_37, "v1")], ids=["1.36", "1.37"])
-@on_virtual_time
 async def test_a_certificate_request_of_a_pod_is_created_once(
     tmp_path: Path, server: OlderServer, version: str
 ) -> None:

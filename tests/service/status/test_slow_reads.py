@@ -4,12 +4,15 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bus.messages.status import IssuedToken, RequestToken
 from tests.fakes.api_server import FakeApiServer
-from tests.fakes.virtual_time import on_virtual_time
 from tests.service.status.cluster import Cluster
-from tests.service.status.node_stage import node_stage
+from tests.service.status.node_stage import NodeStage
 from tests.service.status.test_pod_statuses import begun
+
+pytestmark = pytest.mark.virtual_time
 
 
 def slow(api: FakeApiServer, seconds: float, *methods: str) -> None:
@@ -17,29 +20,23 @@ def slow(api: FakeApiServer, seconds: float, *methods: str) -> None:
     api.slow(lambda received: seconds if received.method in methods else 0.0)
 
 
-@on_virtual_time
-async def test_the_node_becomes_and_stays_ready_while_each_read_takes_twenty_seconds(tmp_path: Path) -> None:
-    async with node_stage(tmp_path) as stage:
-        slow(stage.api, 20.0, "GET")
-        await stage.start()
-        await stage.until(lambda: stage.ready() and stage.lease, within=120)
-        await stage.pass_time(600)
-        assert stage.ready() and max(stage.lease_ages[-300:]) < 30
+async def test_the_node_becomes_and_stays_ready_while_each_read_takes_twenty_seconds(stage: NodeStage) -> None:
+    slow(stage.api, 20.0, "GET")
+    await stage.start()
+    await stage.until(lambda: stage.ready() and stage.lease, within=120)
+    await stage.pass_time(600)
+    assert stage.ready() and max(stage.lease_ages[-300:]) < 30
 
 
-@on_virtual_time
-async def test_a_status_is_written_through_a_webhook_that_takes_twenty_seconds(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_a_status_is_written_through_a_webhook_that_takes_twenty_seconds(cluster: Cluster) -> None:
     uid = cluster.create("web")
     slow(cluster.server, 20.0, "PATCH")
     cluster.admit(uid)
     cluster.publish_status(uid)
     await cluster.live(25)
     assert cluster.shown()["phase"] == "Running" and cluster.sent("PATCH") == ["PATCH web/status"]
-    await cluster.stop()
 
 
-@on_virtual_time
 async def test_a_token_is_issued_through_a_webhook_that_takes_twenty_seconds(tmp_path: Path) -> None:
     cluster: Cluster = await begun(tmp_path)
     uid = cluster.create("web")

@@ -1,14 +1,14 @@
 """How long the API server waits for the status of a pod, as status measures it."""
 
-from pathlib import Path
+import pytest
 
-from tests.fakes.virtual_time import on_virtual_time
-from tests.service.status.test_pod_statuses import begun, running_pod
+from tests.service.status.cluster import Cluster
+from tests.service.status.test_pod_statuses import running_pod
+
+pytestmark = pytest.mark.virtual_time
 
 
-@on_virtual_time
-async def test_the_time_until_the_api_server_has_a_status_is_measured_once(tmp_path: Path) -> None:
-    cluster = await begun(tmp_path)
+async def test_the_time_until_the_api_server_has_a_status_is_measured_once(cluster: Cluster) -> None:
     uid = await running_pod(cluster)
     await cluster.live(40)
 
@@ -25,4 +25,3 @@ async def test_the_time_until_the_api_server_has_a_status_is_measured_once(tmp_p
     await cluster.live(40)
     assert sum(measured()[:-1]) == 3
     assert measured()[-1] - before >= 20
-    await cluster.stop()
