@@ -1,5 +1,6 @@
 """The queue of `make test`: what it prints and returns when a test is red, and when a process hangs or is killed."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -8,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.queue.family import MARK, OF_A_TEST
+from tests.queue.family import GRACE_SECONDS, MARK, OF_A_TEST
+from tests.queue.planning import Item
+from tests.queue.worker import Worker
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.leftovers import alive, wait_until
 
@@ -23,14 +26,14 @@ _KILLED = (
     "import os, signal\ndef test_before():\n    pass\ndef test_killed():\n    os.kill(os.getpid(), signal.SIGKILL)\n"
 )
 _LEAVES = "import os\ndef test_leaves():\n    os._exit(0)\n"
-# Its own timeout cannot end it, and it has started a process in a session of its own.
+# Its own timeout cannot end it, and it has started a process in a session of its own: both before its seconds begin.
 _HANGS = """
 import pathlib, signal, subprocess, time, pytest
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+pathlib.Path(PLACE, "child").write_text(str(child.pid))
 @pytest.mark.timeout(1)
 def test_hangs():
-    signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
-    pathlib.Path(PLACE, "child").write_text(str(child.pid))
     pathlib.Path(PLACE, "ignores").touch()
     time.sleep(1000)
 """
@@ -123,7 +126,7 @@ def test_a_process_that_ends_early_is_a_failure(tmp_path: Path, text: str, shown
 
 def test_a_process_that_hangs_is_a_failure_with_its_stack_and_nothing_of_it_is_left(tmp_path: Path) -> None:
     write(tmp_path, hangs=_HANGS)
-    code, output = run(tmp_path, "--grace=2")
+    code, output = run(tmp_path, f"--grace={WAIT_SECONDS / 20:g}")
     assert code == 1
     assert "hung in" in failed(output)[0] + output.rpartition("\nfailed:\n")[2]
     assert "in test_hangs" in output  # of the stack
@@ -154,6 +157,17 @@ def test_ctrl_c_takes_down_what_runs_and_ends_all_that_was_started(tmp_path: Pat
     assert queue.returncode == 130, output
     assert (tmp_path / "taken_down").exists()
     assert not alive(int((tmp_path / "child").read_text()))
+
+
+async def test_a_ctrl_c_while_a_process_begins_ends_it_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, waits=_WAITS)
+    monkeypatch.chdir(CHECKOUT)
+    item = Item("other", (str(tmp_path / "test_waits.py"),), 1.0)
+    worker = Worker(item, 1, directory=tmp_path, scratch=tmp_path / "scratch", grace=GRACE_SECONDS, arguments=[])
+    running = asyncio.create_task(worker.run(lambda _: None))
+    await asyncio.sleep(0)  # the worker does not have its process yet
+    worker.interrupt()
+    assert (await asyncio.wait_for(running, WAIT_SECONDS)).failure == ""
 
 
 def test_a_second_ctrl_c_kills_what_does_not_end(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ BETWEEN_SECONDS = 300.0  # without a test: imports, collection, the end of a ses
 _ABORT_SECONDS = 10.0  # for the stacks that pytest prints at SIGABRT
 _TAIL = 6000  # characters of the log that show why a process ended
 _NORMAL = (0, 1, 5)  # exit codes of pytest: all passed, some failed, nothing to run
-_INTERRUPTED = 2
+_INTERRUPTED = (2, -signal.SIGINT)  # the latter before pytest itself takes the signal
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,8 @@ class Worker:
             loop.add_reader(reading, take)
             try:
                 async with asyncio.timeout(BETWEEN_SECONDS) as self._limit:
+                    if self._interrupted:  # while the process was started
+                        self.interrupt()
                     await self._process.wait()
             except TimeoutError:
                 hung = f"hung in {self._running or 'no test'}"
@@ -111,8 +113,8 @@ class Worker:
 
     def interrupt(self) -> None:
         """Send SIGINT to pytest, which takes down what its tests have started; what still runs later is hung."""
+        self._interrupted = True
         if self._process is not None and self._process.returncode is None:
-            self._interrupted = True
             self._allow(self._grace, more=False)
             self._process.send_signal(signal.SIGINT)
 
@@ -155,7 +157,7 @@ class Worker:
 
     def _check_end(self, code: int) -> str:
         """Return what is wrong with the end of a process, "" when it has ended as pytest does."""
-        if self._interrupted and code == _INTERRUPTED:
+        if self._interrupted and code in _INTERRUPTED:
             return ""
         left = self._collected - self._ended
         unknown = f"; {left} of its {self._collected} tests have no result" if left else ""
