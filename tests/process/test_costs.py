@@ -20,7 +20,7 @@ from bench.processes import AgentProcesses
 from bus.messages.streams import SERVICES
 from shared.model.objects import Object
 from tests.support.agents.world import ExecutedWorld, World, busybox_pod
-from tests.support.waits.deadline import SLOWNESS
+from tests.support.waits.deadline import SLOWNESS, measure_slowness
 from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -31,7 +31,7 @@ PODS, SAMPLES, IDLE_SECONDS = 5, 7, 20.0
 PSS_MIB = 171.0  # proportional, without the pages of files, whose share depends on the machine's other programs
 IDLE_CPU_A_MINUTE = 1.5  # seconds
 RESTING_CPU = 0.1  # seconds in a second; the start of a pod takes more
-SHOWN_WITHIN = 0.4 * SLOWNESS  # seconds, lower quartile, from the exit to /pods
+SHOWN_WITHIN = 0.4  # seconds, lower quartile, from the exit to /pods; as many times more as the machine is slow
 OURS = {"supervisord", *SERVICES}
 
 
@@ -89,4 +89,4 @@ async def test_an_exit_is_shown_soon(world: World) -> None:
         took.append(time.monotonic() - began)
         world.remove_manifest(name)
     print("exit to status:", " ".join(f"{seconds:.3f}" for seconds in sorted(took)), "s")
-    assert statistics.quantiles(took)[0] < SHOWN_WITHIN, took
+    assert statistics.quantiles(took)[0] < SHOWN_WITHIN * max(SLOWNESS, measure_slowness()), took

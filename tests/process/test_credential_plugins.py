@@ -17,7 +17,7 @@ from services.podsync.core.images.keyring import AccountSource
 from shared.config.effective import CredentialProvider
 from shared.time.clock import SystemClock
 from tests.service.podsync.registry_stage import Secrets, pod
-from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS
 
 API = "credentialprovider.kubelet.k8s.io/v1"
 IMAGE = "r.example/app"
@@ -201,7 +201,7 @@ while not os.path.exists({pid!r}):
 async def test_what_a_plugin_left_behind_holds_no_pull_up_and_no_pipe_open(bench: Bench, then: str) -> None:
     pid = bench.directory / "pid"
     bench.write("p", ESCAPES.format(pid=str(pid), then=then))
-    plugins = bench.plugins("p", time_limit=5.0)  # a busy machine takes a second to start what is left behind
+    plugins = bench.plugins("p", time_limit=5.0 * SLOWNESS)  # in which it has to start what is left behind
     before = len(list(Path("/proc/self/fd").iterdir()))
     try:
         async with asyncio.timeout(WAIT_SECONDS):

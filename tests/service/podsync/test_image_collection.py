@@ -9,7 +9,7 @@ from services.podsync.controllers import image_collection
 from shared.cri.interface import ImageStatus
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.test_eviction import MIB, PressedStage, pressed_stage
-from tests.support.waits.deadline import SLOWNESS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 YOUNG = 120.0  # seconds; images that are not older stay
 
@@ -60,7 +60,7 @@ async def test_a_runtime_that_does_not_answer_at_the_start_is_asked_again(
     runtime = runtime_with(60)
     runtime.fail("ListImages", "Unavailable", "no socket")
     with caplog.at_level("INFO"):
-        async with pressed_stage(tmp_path, runtime), asyncio.timeout(5 * SLOWNESS):
+        async with pressed_stage(tmp_path, runtime), asyncio.timeout(WAIT_SECONDS):
             while "the runtime has 2 images" not in caplog.text:
                 await asyncio.sleep(0.01)
 

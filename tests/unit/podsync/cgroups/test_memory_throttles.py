@@ -13,7 +13,7 @@ from services.podsync.controllers.memory_throttles import MemoryThrottles
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.cri.interface import Message, RuntimeCallError
 from shared.metrics.registry import Registry
-from tests.support.waits.deadline import SLOWNESS
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.podsync.cgroups.test_node_cgroups import Clock
 from tests.unit.podsync.cgroups.test_node_cgroups import Runtime as RuntimeOfDriver
 from tests.unit.podsync.cgroups.test_v2_tree import PODS, tree
@@ -62,7 +62,7 @@ class Stage:
 
     async def run_until(self, high: list[str], all_known: asyncio.Event) -> None:
         """Run until the containers have these values."""
-        async with asyncio.TaskGroup() as tasks, asyncio.timeout(5 * SLOWNESS):
+        async with asyncio.TaskGroup() as tasks, asyncio.timeout(WAIT_SECONDS):
             run = tasks.create_task(self.throttles.run(all_known))
             while self.high() != high:
                 await asyncio.sleep(0.01)
