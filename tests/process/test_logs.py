@@ -114,6 +114,16 @@ def read_on(fd: int, found: list[bytes]) -> threading.Thread:
     return thread
 
 
+def check_ticks(lines: list[str]) -> None:
+    """Check that a log of `chatter` has each tick but those that the log itself counts as lost: where the disk takes
+    nothing for some tenths of a second. One lost line of 51 is no tick."""
+    numbers = [int(match[1]) for line in lines if (match := re.search(r'number"?[=:](\d+)', line))]
+    lost = sum(int(match[1]) for line in lines if (match := re.search(r"\b(\d+) lines lost", line)))
+    missing = numbers[-1] + 1 - len(numbers)
+    assert numbers == sorted(set(numbers))
+    assert missing <= lost <= 1.1 * missing + 2
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_pipe_without_a_reader_stops_no_service(
     form: str, tmp_path: Path, processes: list[subprocess.Popen[bytes]]
@@ -130,8 +140,7 @@ def test_a_pipe_without_a_reader_stops_no_service(
     files = sorted(tmp_path.glob("small.log*"), reverse=True)  # within a rotation there is no small.log
     lines = "".join(file.read_text() for file in files).splitlines()[:-1]
     process.send_signal(signal.SIGCONT)
-    numbers = [int(match[1]) for line in lines if (match := re.search(r'number"?[=:](\d+)', line))]
-    assert numbers == list(range(len(numbers)))
+    check_ticks(lines)
     gaps = [float(match[1]) for line in lines if (match := re.search(r'longest"?[=:]([\d.e-]+)', line))]
     assert gaps[-1] < 10.0 * SLOWNESS
 
@@ -161,7 +170,7 @@ def test_a_reader_that_goes_away_stops_no_service(tmp_path: Path, processes: lis
     size = path.stat().st_size
     eventually(lambda: path.stat().st_size > size + 2**20, "the log to go on")
     assert process.poll() is None
-    assert "lost" not in path.read_text()
+    check_ticks(path.read_text().splitlines()[:-1])
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
