@@ -1,5 +1,6 @@
 """What every bus promises: the same tests on the bus of tests and on the bus of real processes."""
 
+import asyncio
 from typing import Any
 from unittest.mock import patch
 
@@ -302,10 +303,12 @@ class TestBeats:
         await owner.start()
         await world.until(lambda: any(beat.service == "sources" for beat in received))
         owner.trouble("dir", "cannot read /etc/manifests")
+        await asyncio.sleep(0)
+        at_once = owner.clock.monotonic()  # the end of that turn of the loop, however long it took
         # The newest beat may be another one by then: all services send one at the next full second.
         await world.until(lambda: any(beat.troubles for beat in received))
         shown = next(beat for beat in received if beat.troubles)
-        assert shown.service == "sources" and shown.sent_at - received[0].sent_at < 0.5
+        assert shown.service == "sources" and shown.sent_at <= at_once
 
     async def test_a_callback_that_fails_is_logged(self, world: Harness, caplog: pytest.LogCaptureFixture) -> None:
         def fail(_: Beat) -> None:

@@ -171,12 +171,12 @@ async def test_requests_sent_ahead_of_their_answers_are_read_a_few_at_a_time_and
 async def test_a_head_begun_behind_another_request_has_its_seconds_after_that_ones_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_limits, "MAX_HEAD_SECONDS", 0.2)
     gate, asked = asyncio.Event(), asyncio.Event()
     async with listening(gate, asked) as listener:
         reader, writer = streams = await connect(listener)
         writer.write(REQUEST.replace(b"GET /", b"GET /slow"))
-        await asyncio.wait_for(asked.wait(), 60)
+        await asyncio.wait_for(asked.wait(), WAIT_SECONDS)
+        monkeypatch.setattr(http_limits, "MAX_HEAD_SECONDS", 0.2)
         writer.write(b"GET /hea")
         await asyncio.sleep(0.3)  # longer than a head may take, which counts from the answer on
         gate.set()
