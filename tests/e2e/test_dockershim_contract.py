@@ -1,15 +1,18 @@
 """The runtime contract against Docker behind the shim."""
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from shared.cri.interface import StreamOptions
+from shared.model.runtime import RuntimePod
 from tests.service.server.spdy_peer import Refused, SpdyPeer
-from tests.support.runtime.contract_world import RealWorld, World, started
+from tests.support.runtime.contract_world import RealWorld, World, started, until
 from tests.support.runtime.docker import PrivateDocker, private_docker
 from tests.unit.cri.runtime_contract import RuntimeContract
 
@@ -61,6 +64,7 @@ class TestDocker(RuntimeContract):
         pod = world.new_pod()
         serve = "while true; do echo hello | nc -l -p 8080; done"
         sandbox, _ = await started(world, pod, world.container(pod, command=serve))
+        await until(world, pod, partial(listens, 8080))  # it runs before it listens
         url = await world.runtime.port_forward_url(sandbox, [8080])
         async with await peer_of(url, "portforward.k8s.io") as peer:
             answers = []
@@ -71,6 +75,12 @@ class TestDocker(RuntimeContract):
                 answers.append((await peer.finished(data), await peer.finished(error)))
         assert answers[0] == (b"hello\n", b"")
         assert answers[1][0] == b"" and b"failed to connect to localhost:8081" in answers[1][1]
+
+
+def listens(port: int, pod: RuntimePod) -> bool:
+    """Return whether a process in the network of the pod listens on this port."""
+    tables = (Path(f"/proc/{pod.containers[0].pid}/net/{table}").read_text() for table in ("tcp", "tcp6"))
+    return any(re.search(rf"^ *\d+: \w+:{port:04X} \w+:0000 0A ", table, re.MULTILINE) for table in tables)
 
 
 async def peer_of(url: str, protocol: str) -> SpdyPeer:

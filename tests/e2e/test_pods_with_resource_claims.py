@@ -5,7 +5,7 @@ claim and keeps them through kills of podsync and volume. Its pod has ended once
 import contextlib
 import subprocess
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +78,9 @@ class ClaimStage:
         return running_program("dra_driver", root, DRIVER, "--cdi", str(CDI), *services)
 
     def remove_cdi(self) -> None:
+        """Remove the specifications, but not their directory, into which a driver of another test may write now."""
         for uid in self.driver.prepared():
             (CDI / f"{uid}.json").unlink(missing_ok=True)
-        with suppress(OSError):  # it has specifications of others
-            CDI.rmdir()
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ pytestmark = [
 
 UP = "trap 'note s-term; exit 0' TERM; note s-up; while :; do sleep 1 & wait $!; done"
 MAIN = "note c-up; exec sleep 1000000"
+WITH_S = "until grep -q s-up /out/$FILE; do sleep 0.1; done"  # by then it handles TERM
 
 
 def pods_of(notes: Notes) -> dict[str, Object]:
@@ -31,7 +32,7 @@ def pods_of(notes: Notes) -> dict[str, Object]:
 
     pods = [
         pod("beside", MAIN, sidecar("beside"), notes.container("a", "note a", file="beside")),
-        pod("done", "note c-up; sleep 1; note c-done", sidecar("done"), restartPolicy="Never"),
+        pod("done", f"note c-up; {WITH_S}; note c-done", sidecar("done"), restartPolicy="Never"),
     ]
     return {p["metadata"]["name"]: p for p in pods}
 
