@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from services.cli.what_if.answers import NO_ANSWER
 from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
 from tests.support.agents.agent import BIN
@@ -72,17 +73,22 @@ async def bulkhead(world: World, *words: str, text: str = "") -> str:
 
 
 async def what_if(world: World, text: str) -> Object:
-    """The answer of `bulkhead what-if` about the one pod of this text."""
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [str(BIN / "bulkhead"), "what-if", "-", "-o", "json"],
-        input=text,
-        env={**os.environ, "BULKHEAD_HOME": str(world.home.path)},
-        capture_output=True,
-        text=True,
-        timeout=2 * WAIT_SECONDS,
-        check=False,
-    )
+    """The answer of `bulkhead what-if` about the one pod of this text, once podsync answers within its 5 s."""
+
+    async def answered() -> "subprocess.CompletedProcess[str] | None":
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [str(BIN / "bulkhead"), "what-if", "-", "-o", "json"],
+            input=text,
+            env={**os.environ, "BULKHEAD_HOME": str(world.home.path)},
+            capture_output=True,
+            text=True,
+            timeout=2 * WAIT_SECONDS,
+            check=False,
+        )
+        return done if done.returncode != NO_ANSWER else None
+
+    done = await world.wait_for(answered, "an answer of podsync")
     assert done.returncode == 0, done.stderr
     (answer,) = json.loads(done.stdout)["pods"]
     return dict(answer)

@@ -76,8 +76,9 @@ async def test_a_bootstrap_token_is_enough_to_join_and_to_get_a_serving_certific
         assert "PRIVATE" not in logs
         assert "0123456789abcdef" not in logs
         await present_a_serving_certificate(cluster, store(tmp_path, "kubelet-server"))
-        assert not list(cluster.agent.home.run_dir.glob("*.pending"))
-        assert not (cluster.agent.home.run_dir / "requesting").exists()
+        run_dir = cluster.agent.home.run_dir
+        assert not list(run_dir.glob("*.pending"))
+        await cluster.agent.wait_for(lambda: not (run_dir / "requesting").exists(), "the credentials to be dropped")
 
 
 def of_signer(cluster: Cluster, name: str) -> list[dict[str, Any]]:

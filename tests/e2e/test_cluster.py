@@ -192,6 +192,7 @@ async def test_a_static_pod_has_its_mirror(cluster: Cluster) -> None:
         return bool(pod["metadata"]["uid"] != first["metadata"]["uid"] and is_ready(pod))
 
     await cluster.wait_pod(mirror, made_again, "to be made again")
+    await cluster.wait_served(mirror)
     again = await cluster.agent.runtime_pod("static")
     assert running is not None and again is not None
     assert [c.id for c in again.containers] == [c.id for c in running.containers]

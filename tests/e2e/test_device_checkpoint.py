@@ -91,6 +91,14 @@ class NodeWithDevices:
         """Return the devices of the containers by the file."""
         return devices_of(read_device_state(self.file.read_bytes()), read_answer)[0]
 
+    async def wait_devices(self, *pods: Object) -> Given:
+        """Return the devices by the file once it has those of these pods: this agent writes it by itself."""
+        deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+        while not {pod["metadata"]["uid"] for pod in pods} <= (found := self.devices()).keys():
+            assert asyncio.get_running_loop().time() < deadline, found
+            await asyncio.sleep(0.05)
+        return found
+
     async def container_of(self, pod: Object) -> tuple[str, str]:
         """Return the id of the pod's container once it runs, and the devices that its environment names."""
         environment: list[bytes] = []
@@ -142,12 +150,13 @@ async def test_a_container_keeps_its_device_under_this_agent_and_again_under_the
     second_before = await node.container_of(second)
     assert await node.container_of(held) == before
     assert {before[1], second_before[1]} == {"a", "b"}
-    assert node.devices()[held["metadata"]["uid"]] == of_go[held["metadata"]["uid"]]
+    of_bulkhead = await node.wait_devices(held, second)
+    assert of_bulkhead[held["metadata"]["uid"]] == of_go[held["metadata"]["uid"]]
     calls = DevicePlugin(node.file.parent, GPU, {}).calls("Allocate")
     assert calls == [[before[1]], [second_before[1]]]
 
     await asyncio.to_thread(node.bulkhead.stop)
-    of_bulkhead = node.devices()
+    assert node.devices() == of_bulkhead
     await node.start(node.go)
     rejected = await node.create("no-room-there", 1, "Failed")
     assert "example.com/gpu" in rejected["status"]["message"]

@@ -51,11 +51,15 @@ async def wait_amounts(cluster: Cluster, expected: Amounts) -> None:
 
 
 async def shown(cluster: Cluster) -> dict[str, Any]:
-    """Return what `bulkhead devices` prints as JSON."""
+    """Return what `bulkhead devices` prints as JSON, once all processes that it asks answer within its second."""
     command = [str(BIN / "bulkhead"), "devices", "--run-dir", str(cluster.agent.home.run_dir), "-o", "json"]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=WAIT_SECONDS)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+
+    async def printed() -> dict[str, Any] | None:
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=WAIT_SECONDS)
+        assert done.returncode == 0 or "does not answer" in done.stderr, done.stderr
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    found: dict[str, Any] = await cluster.wait_for(printed, "an answer of all processes")
     return found
 
 
@@ -83,14 +87,22 @@ async def wait_allocatable(cluster: Cluster, *ids: str) -> None:
     await cluster.wait_for(seen, f"PodResources to have the devices {ids} as allocatable")
 
 
-async def held(root: Path) -> dict[str, list[str]]:
-    """Return the ids of the devices that each pod of PodResources has, by name."""
-    found = await ask(root, "List", v1.ListPodResourcesRequest(), v1.ListPodResourcesResponse)
-    devices = {
-        pod.name: [name for container in pod.containers for device in container.devices for name in device.device_ids]
-        for pod in found.pod_resources
-    }
-    return {name: ids for name, ids in devices.items() if ids}
+async def wait_held(cluster: Cluster, *pods: str) -> dict[str, list[str]]:
+    """Wait until these pods of PodResources have devices, and no other. Return their ids by the names of the pods:
+    server learns of pods later than the API server."""
+    root = cluster.agent.home.path / "kubelet"
+
+    async def seen() -> dict[str, list[str]] | None:
+        found = await ask(root, "List", v1.ListPodResourcesRequest(), v1.ListPodResourcesResponse)
+        devices = {
+            pod.name: [name for one in pod.containers for device in one.devices for name in device.device_ids]
+            for pod in found.pod_resources
+        }
+        held = {name: ids for name, ids in devices.items() if ids}
+        return held if held.keys() == set(pods) else None
+
+    held: dict[str, list[str]] = await cluster.wait_for(seen, f"PodResources to have the devices of {pods}")
+    return held
 
 
 def requesting(cluster: Cluster, name: str) -> Object:
@@ -139,11 +151,8 @@ async def test_each_pod_has_a_device_of_its_own_through_kills_and_one_too_many_i
         for name in ("first", "second"):
             await cluster.create(requesting(cluster, name))
         await cluster.wait_ready("first", "second")
-        given = await held(root)
-        assert sorted(given) == ["first", "second"] and sorted(each for ids in given.values() for each in ids) == [
-            "gpu-0",
-            "gpu-1",
-        ]
+        given = await wait_held(cluster, "first", "second")
+        assert sorted(each for ids in given.values() for each in ids) == ["gpu-0", "gpu-1"]
         await cluster.create(requesting(cluster, "third"))
         rejected = await cluster.wait_pod("third", lambda pod: pod["status"].get("phase") == "Failed", "to be rejected")
         assert rejected["status"]["reason"] == "UnexpectedAdmissionError"
@@ -154,7 +163,7 @@ async def test_each_pod_has_a_device_of_its_own_through_kills_and_one_too_many_i
 
         for service in ("volume", "podsync", "server"):
             await agent.wait_back(service, agent.kill(service))
-        assert await held(root) == given
+        assert await wait_held(cluster, "first", "second") == given
         holders = {
             row["device"]: [one["pod"] for one in row["containers"]] for row in (await shown(cluster))["devices"]
         }
@@ -163,4 +172,5 @@ async def test_each_pod_has_a_device_of_its_own_through_kills_and_one_too_many_i
         await cluster.wait_gone("first")
         await cluster.create(requesting(cluster, "fourth"))
         await cluster.wait_ready("fourth")
-        assert await held(root) == {"fourth": given["first"], "second": given["second"]}
+        now = await wait_held(cluster, "fourth", "second")
+        assert now == {"fourth": given["first"], "second": given["second"]}

@@ -77,7 +77,7 @@ async def test_no_container_runs_on_the_cpu_of_another_before_during_and_after_k
         uid = (await world.wait_running("own")).uid
         files = PlacementFiles(Path(load_effective(str(world.home.run_dir)).root_dir))
         state = CpuState(policy="static", shared_pool=ONLINE - given, containers={uid: {"main": given}})
-        assert files.read_cpu() == state
+        await world.wait_for(lambda: files.read_cpu() == state, "the file to show it")
 
         world.put_manifest("late", asking("late", {}))
         late = (await world.wait_running("late")).containers[0]

@@ -138,9 +138,9 @@ async def test_a_command_that_fails_kills_the_container_and_causes_an_event(hook
 
 async def test_a_container_is_neither_shown_as_running_nor_probed_before_its_hook_has_ended(hooks: Hooks) -> None:
     await asyncio.to_thread(hooks.notes.wait, "probed", "begun")
-    pod = await hooks.node.agent.pod("hooks-probed")
+    pod = await hooks.node.wait_static("hooks-probed", lambda p: status_of(p, "c"), "to be shown")
     if "hooked" not in hooks.notes.words("probed"):
-        assert pod is not None and pod["status"]["phase"] == "Pending"
+        assert pod["status"]["phase"] == "Pending"
         found = status_of(pod, "c")
         assert found["state"] == {"waiting": {"reason": "ContainerCreating"}} and "containerID" not in found
     await asyncio.to_thread(hooks.notes.wait, "probed", "hooked")

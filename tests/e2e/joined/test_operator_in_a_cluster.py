@@ -46,7 +46,7 @@ async def cluster(empty: Cluster) -> AsyncIterator[Cluster]:
         "volumeMounts": [{"name": "values", "mountPath": "/values"}],
     }
     await empty.create(web)
-    await empty.wait_ready("web")
+    await empty.wait_served("web")
     yield empty
 
 
