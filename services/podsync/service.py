@@ -197,6 +197,7 @@ class PodSyncService:
         self.eviction.pods_changed()
         self.shutdown.pods_changed()
         self.placement_checkpoints.pods_changed()
+        self.housekeeping.pods_changed()
 
     def _known_devices(self) -> Mapping[str, DeviceResource] | None:
         return self.core.devices() if self.core.devices_known() else None

@@ -15,20 +15,20 @@ from services.podsync.adapters.calls.runtime_calls import RuntimeCalls
 from services.podsync.adapters.logs.log_clean_up import LogCleanUp
 from services.podsync.controllers.image_collection import ImageCollection
 from services.podsync.controllers.log_rotation import LogRotation
-from services.podsync.controllers.memory_throttles import MemoryThrottles
+from services.podsync.controllers.memory_throttles import MemoryThrottles, Running
 from services.podsync.controllers.node_cgroups import NodeCgroups
 from services.podsync.controllers.process_placement import ProcessPlacement
 from services.podsync.core.images.image_collection import names_of
 from services.podsync.core.log_rotation import LogLimits, is_ours_alone, written_logs
 from services.podsync.core.machine import PodSync
 from shared.cri.interface import Runtime, RuntimeCallError
-from shared.model.objects import Object
-from shared.model.runtime import Container, ContainerState
+from shared.model.runtime import ContainerState
 
 log = logging.getLogger(__name__)
 
 PRUNE_SECONDS = 300.0  # as the period of the kubelet's image garbage collection
 CLEAN_UP_SECONDS = 60.0
+_OVER = (PodState.TERMINATED, PodState.FINISHED)
 
 
 class Housekeeping:
@@ -47,6 +47,7 @@ class Housekeeping:
         config, clock, trouble = context.config, context.clock, context.bus.trouble
         self._core, self._trouble = core, trouble
         self.all_known = asyncio.Event()
+        self._all_observed = asyncio.Event()  # whether this process has seen in the runtime each pod that may run
         self._cgroups = NodeCgroups(calls.cgroups, config, core.active_pods, self._known, events.record, trouble)
         self._throttles = MemoryThrottles(calls.cgroups, runtime, self._running)
         self._placement = ProcessPlacement(config, calls.cgroups.hierarchies, trouble)
@@ -60,6 +61,14 @@ class Housekeeping:
         self._log_interval = config.container_log_monitor_interval
         self.cleans_logs = is_ours_alone(config.pod_logs_dir, embedded=config.embedded_containerd is not None)
         self._clean_up = LogCleanUp(Path(config.pod_logs_dir), self._fresh, self._existing_containers)
+
+    def pods_changed(self) -> None:
+        """Note whether all pods have been observed. Call it after each event of the core."""
+        if self._all_observed.is_set() or not self.all_known.is_set():
+            return
+        pods = self._core.tracked.values()
+        if all(pod.observed.since_start or pod.saved.rejected or pod.saved.state in _OVER for pod in pods):
+            self._all_observed.set()
 
     def start(self) -> "asyncio.Task[None]":
         """Run in a task until it is cancelled. Its end by an exception is logged and reported."""
@@ -78,7 +87,7 @@ class Housekeeping:
         """Run all parts until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._cgroups.run())
-            tasks.create_task(self._throttles.run(self.all_known))
+            tasks.create_task(self._throttles.run(self._all_observed))
             tasks.create_task(self._placement.run())
             tasks.create_task(self._rotation.run(self._log_interval))
             tasks.create_task(self.image_collection.run())
@@ -92,9 +101,11 @@ class Housekeeping:
     def _known(self) -> KeysView[str] | None:
         return self._core.tracked.keys() if self.all_known.is_set() else None
 
-    def _running(self) -> list[tuple[Object, Container]]:
-        known = [tracked for tracked in self._core.tracked.values() if tracked.saved.pod]
-        return [(tracked.saved.pod, instance) for tracked in known for instance in tracked.observed.alive]
+    def _running(self) -> list[Running]:
+        known = [
+            (tracked.saved, tracked.observed.alive) for tracked in self._core.tracked.values() if tracked.saved.pod
+        ]
+        return [Running(saved.pod, one, saved.actuated.get(one.name)) for saved, alive in known for one in alive]
 
     def _fresh(self) -> Set[str] | None:
         """Return the UIDs of pods whose files stay; None until sources and runtime are complete, and while they are

@@ -1,9 +1,11 @@
 """Carries out the resize of a pod: reads its cgroup, then writes cgroup and containers in the order of the core.
-Memory-backed volumes shrink before that, and grow after it. A repeated call writes the same values again, so a kill of
+Memory-backed volumes shrink before that, and grow after it. Before the writes, containers lose a throttle that their
+new resources do not have. A repeated call writes the same values again, so a kill of
 podsync between two writes leaves nothing to undo.
 """
 
 from services.podsync.adapters.calls.pod_operations import PodOperations, PodView
+from services.podsync.adapters.cgroups.left_throttles import take_throttle_back
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.core.cri.container_resources import sandbox_overhead, sandbox_resources
 from services.podsync.core.cri.resize_writes import (
@@ -28,6 +30,9 @@ async def resize_pod(operations: PodOperations, cgroups: PodCgroups, call: Resiz
     refuse_memory_in_use(zip(decreases, usages, strict=True))
     if facts.resizes_memory_volumes:
         await operations.volumes.resize(view.uid, view.pod, grow=False)
+    for update in call.containers:
+        container, container_id = update.container, update.container_id
+        await take_throttle_back(operations.runtime, cgroups, view.pod, container, container_id, update.given)
     for write in resize_writes(view.pod, call.containers, current, facts):
         if isinstance(write, WriteCgroup):
             await _announce(operations, call, view, facts)

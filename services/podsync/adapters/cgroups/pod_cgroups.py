@@ -162,6 +162,12 @@ class PodCgroups:
         name = pod_cgroup_name(pod, self.facts)
         return await asyncio.to_thread(cgroup_reads.read_memory_usage, self.hierarchies, name, container_id)
 
+    async def memory_high(self, pod: Object, container_id: str) -> set[str]:
+        """Return memory.high of the container, see `cgroup_reads.read_memory_high`. Raises RuntimeCallError."""
+        await self.driver()  # from which the names of cgroups follow
+        name = pod_cgroup_name(pod, self.facts)
+        return await asyncio.to_thread(cgroup_reads.read_memory_high, self.hierarchies, name, container_id)
+
     async def write_pod(self, pod: Object, values: CgroupValues) -> None:
         """Write these values to the pod's cgroup. Raises OSError, RuntimeCallError."""
         driver = await self.driver()

@@ -9,6 +9,7 @@ from services.podsync.core.placement.pod_placement import (
     container_nodes,
     needs_no_quota,
 )
+from services.podsync.core.pod.allocation import Resources
 from shared.cri.interface import Message
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
@@ -111,20 +112,31 @@ def _unified(pod: Object, container: Object, facts: NodeFacts) -> dict[str, str]
     return unified | ({"memory.swap.max": str(_swap(pod, container, facts))} if facts.swap_controller else {})
 
 
-def earlier_throttle(pod: Object, name: str, facts: NodeFacts) -> str:
-    """Return what an earlier configuration wrote to memory.high of the container of this name, with the factor of this
-    one, or with that of before Kubernetes 1.37 where this one has none; "max" = nothing."""
+def left_throttles(pod: Object, name: str, given: Resources | None, facts: NodeFacts) -> set[str]:
+    """Return what memory.high of the container of this name may be from an earlier configuration, with the factor of
+    this one, or with that of before Kubernetes 1.37 where this one has none, or from resources before a resize. It is
+    empty where the container is throttled now, and where memory.high is not touched. `given`: the resources that the
+    container has, None = those of its spec; a resize that was interrupted may have written the memory of either."""
+    found = find_container(pod, name)
+    if found is None or not (facts.memory_qos or facts.resets_memory_qos):
+        return set()
+    spec = found[1]
+    if "memory.high" in _memory_qos(pod, spec, facts):
+        return set()
+    specs = [spec] if given is None else [spec, {"resources": given}]
+    limits = {_memory_limit(each) for each in specs}
+    if "memory" in pod_level(pod, "limits"):
+        limits.add(0)  # what the container was given includes the pod's limit, and does not say so
     factor = facts.memory_throttling_factor or _FACTOR_BEFORE_1_37
     earlier = replace(facts, memory_qos=True, memory_throttling_factor=factor)
-    found = find_container(pod, name)
-    return _memory_qos(pod, found[1], earlier).get("memory.high", "max") if found is not None else "max"
+    throttles = {throttled_at(_memory_request(each), limit, earlier) for each in specs for limit in limits}
+    return {str(high) for high in throttles if high is not None}
 
 
 def _memory_qos(pod: Object, container: Object, facts: NodeFacts) -> dict[str, str]:
     request = _memory_request(container)
     files = {name.replace("_", "."): amount for name, amount in protected(qos_class(pod), request, facts).items()}
-    limit = resource_list(container, "limits").get("memory", ZERO).base()
-    if (high := throttled_at(request, limit, facts)) is not None:
+    if (high := throttled_at(request, _memory_limit(container), facts)) is not None:
         files["memory.high"] = high
     return {file: str(amount) for file, amount in files.items()}
 
@@ -144,6 +156,10 @@ def _swap(pod: Object, container: Object, facts: NodeFacts) -> int:
 
 def _memory_request(container: Object) -> int:
     return resource_list(container, "requests").get("memory", ZERO).base()
+
+
+def _memory_limit(container: Object) -> int:
+    return resource_list(container, "limits").get("memory", ZERO).base()
 
 
 def _pod_level_remainder(pod: Object) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.controllers import memory_throttles
-from services.podsync.controllers.memory_throttles import MemoryThrottles
+from services.podsync.controllers.memory_throttles import MemoryThrottles, Running
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.cri.interface import Message, RuntimeCallError
 from shared.metrics.registry import Registry
@@ -20,7 +20,14 @@ from tests.unit.podsync.cgroups.test_v2_tree import PODS, tree
 from tests.unit.podsync.status.status_shapes import instance
 
 POD = PODS[1]  # burstable, of 2 to 3 Gi
-HIGH = str(int((2 << 30) + 0.9 * (1 << 30)) // 4096 * 4096)
+
+
+def throttled_at(request: int, limit: int) -> str:
+    """What a factor of 0.9 writes to memory.high for this request and limit in GiB."""
+    return str(int((request << 30) + 0.9 * ((limit - request) << 30)) // 4096 * 4096)
+
+
+HIGH = throttled_at(2, 3)
 IDS = ("aa1", "bb2", "cc3")
 UNTHROTTLED = {"unified": {"memory.high": "max"}}
 
@@ -55,15 +62,15 @@ class Stage:
                 (self.directory / name).mkdir(parents=True)
             (self.directory / container_id / "memory.high").write_text(f"{high}\n")
         self.runtime = Runtime(self.directory)
-        self.running = [(POD, instance("c", id=container_id)) for container_id in IDS]
+        self.running = [Running(POD, instance("c", id=container_id), None) for container_id in IDS]
         node = NodeFacts(node_name="n", **facts)
         cgroups = PodCgroups(node, tree(root), self.runtime, Clock(), Registry())  # type: ignore[arg-type]
         self.throttles = MemoryThrottles(cgroups, self.runtime, lambda: self.running)  # type: ignore[arg-type]
 
-    async def run_until(self, high: list[str], all_known: asyncio.Event) -> None:
+    async def run_until(self, high: list[str], all_observed: asyncio.Event) -> None:
         """Run until the containers have these values."""
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(WAIT_SECONDS):
-            run = tasks.create_task(self.throttles.run(all_known))
+            run = tasks.create_task(self.throttles.run(all_observed))
             while self.high() != high:
                 await asyncio.sleep(0.01)
             run.cancel()
@@ -93,21 +100,21 @@ async def test_running_containers_are_throttled_no_more_and_looked_at_once(
     assert stage.runtime.asked_for == []
 
 
-async def test_containers_that_are_known_after_the_start_are_looked_at_at_once(tmp_path: Path) -> None:
+async def test_containers_that_are_observed_after_the_start_are_looked_at_at_once(tmp_path: Path) -> None:
     stage = Stage(tmp_path, memory_qos=True, memory_throttling_factor=0.0)
-    all_known = asyncio.Event()
+    all_observed = asyncio.Event()
     late = stage.running.pop(1)
 
-    def become_known() -> None:
+    def become_observed() -> None:
         stage.running.append(late)
-        all_known.set()
+        all_observed.set()
 
-    stage.runtime.then = become_known  # in the first look
-    await stage.run_until(["max", "max", "max"], all_known)
+    stage.runtime.then = become_observed  # in the first look
+    await stage.run_until(["max", "max", "max"], all_observed)
     assert stage.runtime.asked_for == ["aa1", "bb2"]
 
 
-async def test_containers_are_looked_at_again_also_while_not_all_are_known(
+async def test_containers_are_looked_at_again_also_while_not_all_are_observed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory_throttles, "LOOP_SECONDS", 0.01)
@@ -124,9 +131,36 @@ async def test_containers_are_looked_at_again_also_while_not_all_are_known(
 
 async def test_a_container_that_is_gone_is_no_reason_to_ask_the_runtime(tmp_path: Path) -> None:
     stage = Stage(tmp_path, memory_qos=True, memory_throttling_factor=0.0)
-    stage.running = [(POD, instance("c", id="dd4")), (PODS[2], instance("c", id="aa1"))]
+    stage.running = [Running(POD, instance("c", id="dd4"), None), Running(PODS[2], instance("c", id="aa1"), None)]
     await stage.throttles.take_back()
     assert stage.runtime.asked_for == [] and stage.high()[0] == HIGH
+
+
+async def test_a_container_whose_resize_is_under_way_is_throttled_no_more(tmp_path: Path) -> None:
+    """Its cgroup has what was written for the resources before the resize, for those after it, or for a mixture."""
+    stage = Stage(tmp_path, memory_qos=True, memory_throttling_factor=0.0)
+    values = [throttled_at(*sizes) for sizes in ((1, 2), (2, 3), (2, 4))]
+    for container_id, high in zip(IDS, values, strict=True):
+        (stage.directory / container_id / "memory.high").write_text(high)
+    given = {"requests": {"memory": "1Gi"}, "limits": {"memory": "2Gi"}}, {"limits": {"memory": "4Gi"}}
+    stage.running = [
+        Running(POD, instance("c", id=container_id), resources)
+        for container_id, resources in zip(IDS, (given[0], given[0], given[1]), strict=True)
+    ]
+    await stage.throttles.take_back()
+    assert stage.high() == ["max", "max", "max"]
+
+
+async def test_a_container_that_was_given_the_limit_of_its_pod_is_throttled_no_more(tmp_path: Path) -> None:
+    """memory.high follows from the container's own limit, and without one from the memory that the node has for
+    pods."""
+    stage = Stage(tmp_path, memory_qos=True, memory_throttling_factor=0.0, enforced_memory=8 << 30)
+    (stage.directory / "aa1/memory.high").write_text(throttled_at(1, 8))
+    pod = {**POD, "spec": {**POD["spec"], "resources": {"limits": {"memory": "3Gi"}}}}
+    given = {"requests": {"memory": "1Gi"}, "limits": {"memory": "3Gi"}}
+    stage.running = [Running(pod, instance("c", id="aa1"), given)]
+    await stage.throttles.take_back()
+    assert stage.high()[0] == "max"
 
 
 @pytest.mark.parametrize(("factor", "asked_for"), [(0.9, []), (0.5, ["aa1"])])
