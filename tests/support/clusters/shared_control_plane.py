@@ -68,12 +68,17 @@ def lending(place: Path) -> Iterator[None]:
         lender.end()
 
 
+def is_double() -> bool:
+    """Whether TEST_API_SERVER chooses the API server's double in place of a control plane."""
+    return os.environ.get("TEST_API_SERVER") == "double"
+
+
 @asynccontextmanager
 async def control_plane(directory: Path, **arguments: Any) -> AsyncIterator[ControlPlane]:
-    """Yield a control plane whose kubeconfigs are below `directory`. The `arguments` are those of ControlPlane.
-    TEST_API_SERVER=double: it is the double, which fails a test that asks for more than it has."""
-    if os.environ.get("TEST_API_SERVER") == "double":
-        assert arguments.keys() <= {"feature_gates"}, f"the double has none of {', '.join(arguments)}"
+    """Yield a control plane whose kubeconfigs are below `directory`. The `arguments` are those of ControlPlane. With
+    `is_double` it is the double, which has none of them: a test that gives one fails at once."""
+    if is_double():
+        assert not arguments, f"the API server's double has no {', '.join(arguments)}"
         async with DoublePlane(directory) as double:
             yield cast(ControlPlane, double)
         return

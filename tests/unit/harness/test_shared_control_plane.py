@@ -119,3 +119,10 @@ async def test_where_nothing_is_lent_each_ends_with_its_test(made: list[Double])
     await use("a")
     await use("b", audit=True)
     assert [plane.done[1:] for plane in made] == [["enter", "exit"]] * 2
+
+
+async def test_the_double_refuses_what_it_does_not_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TEST_API_SERVER", "double")
+    with pytest.raises(AssertionError, match="no feature_gates"):
+        await use(str(tmp_path), feature_gates={"EphemeralContainers": True})
+    await use(str(tmp_path))
