@@ -1,5 +1,6 @@
 """The roots of machines, from the cache: a Debian with systemd, with or without what our package depends on."""
 
+import gzip
 import os
 import re
 import subprocess
@@ -10,6 +11,8 @@ from typing import Literal
 
 from tests.support.installed.lacking import lack
 from tests.support.installed.pythons import from_debian, installed
+from tests.support.installed.ran_versions import extract_version
+from tests.support.machines.installed_node import InstalledNode
 from tests.support.machines.release_build import build_release
 from tools.home import CHECKOUT
 from tools.prerequisites import missing_packages
@@ -95,6 +98,19 @@ def cached_root(packages: Literal["download", "install"] = "download", *more: st
     folder = Path(done.stdout.split("\n")[-2])
     libraries = folder / "libraries"
     return Root(folder / "root.ext4", folder / "linux", libraries if libraries.exists() else None)
+
+
+def chosen_version(package: str, machine: InstalledNode) -> str:
+    """The version, without what Debian adds, of this package in the suite that MACHINE_<PACKAGE> names, as it has been
+    unpacked out here; without that choice that of the machine's own Debian, from what its dpkg has installed."""
+    suite = os.environ.get(f"MACHINE_{package.upper()}")
+    if not suite:
+        return extract_version(machine.must("dpkg-query", "--show", "--showformat=${Version}", package))
+    command = [str(CHECKOUT / "tools/debian-package"), suite, package]
+    folder = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    # Most programs of a newer suite do not run with the libraries of this machine, so they cannot be asked.
+    with gzip.open(Path(folder, f"usr/share/doc/{package}/changelog.Debian.gz"), "rt") as changelog:
+        return extract_version(changelog.readline())
 
 
 def _check_tun() -> str:

@@ -15,7 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.machine.joined import MachineCluster
+from tests.machine.root import chosen_version
 from tests.support.installed.chosen_programs import KEPT_BY
+from tests.support.installed.ran_versions import extract_version
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(1800)]
@@ -89,11 +91,13 @@ async def test_the_node_reports_the_machine(cluster: MachineCluster) -> None:
 
 
 async def test_its_pods_run_by_the_programs_that_were_chosen_for_the_machine(cluster: MachineCluster) -> None:
-    version = cluster.machine.must("containerd", "--version").split()[2]
-    assert (await cluster.node())["status"]["nodeInfo"]["containerRuntimeVersion"] == f"containerd://{version}"
+    machine, runtime = cluster.machine, (await cluster.node())["status"]["nodeInfo"]["containerRuntimeVersion"]
+    assert extract_version(runtime) == chosen_version("containerd", machine)
+    handler = machine.must("runc", "--version")  # the name of whatever runs the containers
+    assert handler.startswith(f"{HANDLER} ") and extract_version(handler) == chosen_version(HANDLER, machine)
     pod = await cluster.get_pod("web")
     assert pod is not None
-    kept = cluster.machine.must("ls", f"/run/containerd/runc/k8s.io/{container_id(pod)}").split()
+    kept = machine.must("ls", f"/run/containerd/runc/k8s.io/{container_id(pod)}").split()
     assert KEPT_BY[HANDLER] in kept
 
 

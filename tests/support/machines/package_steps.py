@@ -12,6 +12,7 @@ POD = "pod"
 ANSWER = "bulkhead bulkhead/remove-state boolean true"  # to the question of a purge, for debconf-set-selections
 _PROGRAMS = ("/usr/bin/containerd", "/usr/sbin/runc", "/usr/lib/cni/bridge", "/usr/sbin/iptables")
 _STATE = ("/var/lib/bulkhead", "/var/log/bulkhead", "/run/bulkhead")
+_NETWORKS = "/var/lib/cni/results"  # what the CNI library records of each sandbox, which containerd does not change
 _PLACES = (*_STATE, "/etc/bulkhead", "/opt/bulkhead")
 
 
@@ -104,6 +105,8 @@ def purge(machine: InstalledNode) -> None:
     machine.apt("purge", "bulkhead")
     for place in _PLACES:
         assert not machine.exists(place), place
+    if not (rules := machine.must("iptables-save")):
+        print("this kernel has no tables of iptables, and the pods have had no rules in them")
     # Debian's containerd is a package of its own.
     shown = {
         "cgroups": machine.must("find", "/sys/fs/cgroup", "-name", "kubepods*"),
@@ -112,7 +115,8 @@ def purge(machine: InstalledNode) -> None:
         ),
         "interfaces": machine.must("sh", "-c", "ls /sys/class/net | grep -E 'bulkhead|veth' || true"),
         "namespaces": machine.must("sh", "-c", "ls /run/netns 2>/dev/null || true"),
-        "rules": machine.must("sh", "-c", "iptables-save | grep 'bulkhead0' || true"),
+        "records of networks": machine.must("sh", "-c", f"ls {_NETWORKS} | grep '^bulkhead0-' || true"),
+        "rules": "\n".join(line for line in rules.splitlines() if "bulkhead0" in line),
         "mounts": machine.must("sh", "-c", "grep -E 'kubelet|bulkhead|containerd' /proc/mounts || true"),
         "processes": machine.must("sh", "-c", "ps -e -o args= | grep -E '[s]him|[b]ulkhead|[s]leep 100' || true"),
         "failed": machine.must("systemctl", "--failed", "--no-legend"),
