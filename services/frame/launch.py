@@ -5,7 +5,6 @@ is the one loop of the process, cancelled by the first signal to end.
 """
 
 import asyncio
-import errno
 import gc
 import logging
 import os
@@ -13,7 +12,6 @@ import signal
 import time
 import traceback
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar, runtime_checkable
 
@@ -36,21 +34,21 @@ from services.frame.generation import supervisor_generation, supervisord_runs
 from services.frame.log_configuration import configure_log
 from services.frame.metrics import LoopLag, measure_process, serve_metrics
 from services.frame.resumption import Resumption
+from services.frame.service_log import ServiceLog
 from services.frame.signals import Signals
 from services.frame.tracing import Tracing
 from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
 from shared.config.findings import ConfigurationRefusedError
-from shared.config.loader import load_effective
 from shared.errors import OperatorError
 from shared.log.klog import structured
-from shared.log.process_log import Console, LogFile, dump_stacks, start_log, watch_for_faults
+from shared.log.process_log import dump_stacks
 from shared.metrics.registry import Registry
 from shared.model.frozen_copy import replace
 from shared.process.deadlines import TICK_SECONDS, Deadlines, WorkThreads
 from shared.process.limits import protect_process
 from shared.process.task_stacks import task_stacks
-from shared.process.watchdog import MAX_BUSY_SECONDS, Watchdog, end_when_busy
+from shared.process.watchdog import MAX_BUSY_SECONDS, Watchdog
 from shared.time.clock import Clock, SystemClock
 from shared.tracing.tracer import Tracer
 
@@ -61,7 +59,6 @@ log = logging.getLogger(__name__)
 _MAX_END_SECONDS = 5.0  # for the end of `run` after it was cancelled
 _MAX_BUS_END_SECONDS = 3.0  # for the end of the bus after that; together less than supervisord waits
 _COLLECT_AFTER = (10_000, 20, 20)  # objects made, and collections of the younger generations, before a collection
-_RUNS_WITHOUT_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 class Context(Struct, frozen=True):
@@ -133,38 +130,29 @@ def launch(service: str, build: Callable[[Context], Service], startup: Startup |
         lines = error.lines if isinstance(error, ConfigurationRefusedError) else (str(error),)
         for line in lines:
             log.error("%s", structured("command failed", err=line) if startup else line)
-            frame.console.line(f"bulkhead {service}: {line}")
+            frame.log.console.line(f"bulkhead {service}: {line}")
         if startup:
-            frame.open_log_anyhow(startup.log_dir())
+            frame.log.open_anyhow(startup.log_dir())
             code = REFUSED if startup.refuse(lines) else code
     except BaseException:
         log.critical("%s failed", service, exc_info=True)
-        if not frame.log_is_open:
-            frame.console.line(traceback.format_exc())
+        if not frame.log.is_open:
+            frame.log.console.line(traceback.format_exc())
     frame.leave(code)
 
 
 class _Frame:
     def __init__(self, service: str, build: Callable[[Context], Service], startup: Startup | None) -> None:
-        self.console = Console()
-        self.log_is_open = False
+        self.log = ServiceLog(service)
         self._service, self._build, self._startup = service, build, startup
         self._restarting = False  # set when the process ends for a changed configuration
-        self._log: LogFile = start_log(service)
         self._generation = supervisor_generation()
         self._run_dir = Path(find_places().run_dir)
 
     def leave(self, code: int) -> NoReturn:
         """End the process now, also while threads run; queued log lines get a second."""
-        self._log.finish()
+        self.log.file.finish()
         os._exit(code)
-
-    def open_log_anyhow(self, directory: str) -> None:
-        """Write the lines logged so far to `directory`, if that is possible."""
-        if not self.log_is_open:
-            with suppress(OSError):
-                self._log.open(directory)
-                self.log_is_open = True
 
     async def run(self) -> int:
         """Run the service; return the exit code of the process."""
@@ -186,7 +174,7 @@ class _Frame:
 
     async def _run(self, signals: Signals) -> int:
         prepare_run_dir(self._run_dir)
-        self._open_log_early()
+        self.log.open_early(self._run_dir)
         configured: list[EffectiveConfig] = []
         if not self._startup:
             with succession.supervisord_watched(self._generation, signals.ending.set):
@@ -194,9 +182,9 @@ class _Frame:
         lock = ServiceLock(self._run_dir, self._service, self._generation)
         if not await self._acquire_lock(lock, signals):
             return 0
-        if self.log_is_open:
-            self._log.reopen()  # the earlier holder of the lock may have rotated it
-        signals.on_hangup = self._log.reopen
+        if self.log.is_open:
+            self.log.file.reopen()  # the earlier holder of the lock may have rotated it
+        signals.on_hangup = self.log.file.reopen
         delay = lock.record_start(time.monotonic())
         if delay:
             log.warning("%s started too often of late: waiting %.0f s", self._service, delay)
@@ -232,7 +220,7 @@ class _Frame:
         return ours and not signals.ending.is_set()
 
     async def _serve(self, config: EffectiveConfig, lock: ServiceLock, signals: Signals) -> int:
-        self._open_log(config)
+        self.log.open(config)
         level = logging.WARNING if self._startup else logging.DEBUG  # the limits are the same for all seven
         protect_process(config.oom_score_adj, config.max_open_files, level)
         log.info("%s started as process %s on node %s", self._service, os.getpid(), config.node_name)
@@ -244,7 +232,9 @@ class _Frame:
         measure_process(metrics)
         serve_metrics(bus, metrics)
         in_force = ConfigurationInForce(self._service, self._run_dir, self._generation, config)
-        debugging = Debugging(lambda verbosity: configure_log(self._log, replace(in_force.newest, verbosity=verbosity)))
+        debugging = Debugging(
+            lambda verbosity: configure_log(self.log.file, replace(in_force.newest, verbosity=verbosity))
+        )
         debugging.serve(bus)
         stopping = asyncio.Event()
         deadlines = Deadlines(TICK_SECONDS)
@@ -297,7 +287,7 @@ class _Frame:
 
     async def _follow_configuration(self, in_force: ConfigurationInForce, signals: Signals) -> None:
         """End the process after a change of the configuration for which this service has to be restarted."""
-        if await in_force.follow(lambda config: configure_log(self._log, config)) and not signals.ending.is_set():
+        if await in_force.follow(lambda config: configure_log(self.log.file, config)) and not signals.ending.is_set():
             self._restarting = True
             signals.ending.set()
 
@@ -337,31 +327,6 @@ class _Frame:
             log.error("%s: its loop ended by itself", self._service)
         return 0 if asked_to_end else 1
 
-    def _open_log_early(self) -> None:
-        """Open the log in the directory of an earlier configuration; without one the lines are kept in memory."""
-        try:
-            config = load_effective(str(self._run_dir))
-        except (OSError, OperatorError):
-            return
-        self._open_log(config)
-
-    def _open_log(self, config: EffectiveConfig) -> None:
-        configure_log(self._log, config)
-        try:
-            self._log.open(config.log_dir)
-        except OSError as error:
-            problem = OperatorError(
-                f"cannot be written: {error.strerror}", where=config.log_dir, remedy="repair it, or set --log-dir"
-            )
-            if error.errno not in _RUNS_WITHOUT_LOG:
-                raise problem from error
-            self.console.line(f"bulkhead {self._service}: {problem}")
-            self._log.go_without_file()
-            return
-        self.log_is_open = True
-        watch_for_faults()
-        end_when_busy()
-
     def _hung(self, reason: str, loop: asyncio.AbstractEventLoop) -> None:
         """Log the stacks of tasks and threads and end the process. Runs in the watchdog's thread."""
         log.critical("%s: %s; it ends, and its stacks follow", self._service, reason)
@@ -369,8 +334,8 @@ class _Frame:
             log.critical("tasks of %s:\n%s", self._service, task_stacks(loop))
         except Exception:  # the loop may change its tasks meanwhile
             log.exception("the tasks of %s cannot be shown", self._service)
-        self._log.finish()  # so that these lines come before the dump, which the log's thread does not write
-        dump_stacks(self._log)
+        self.log.file.finish()  # so that these lines come before the dump, which the log's thread does not write
+        dump_stacks(self.log.file)
         os._exit(1)
 
     def _end_at_once(self) -> None:

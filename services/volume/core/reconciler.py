@@ -14,7 +14,8 @@ from services.volume.core.mounting import devices, expansions
 from services.volume.core.mounting.mount_refusals import refusal_of
 from services.volume.core.mounting.orphans import Orphans
 from services.volume.core.mounting.refreshes import Key, Refreshes
-from services.volume.core.mounting.view import may_belong, message, mount_step, settling, usable, view
+from services.volume.core.mounting.view import may_belong, message, settling, usable, view
+from services.volume.core.mounting.volume_states import volume_after_mount, volume_being_mounted, volume_on_disk
 from services.volume.core.operations.operation_backoff import OperationBackoff
 from services.volume.core.operations.operations import (
     DeviceOperation,
@@ -66,22 +67,9 @@ class Reconciler:
         """Add what was found on disk at start: the directory `pods/<uid>` with these volumes."""
         self.actual.directories.add(uid)
         for volume in volumes:
-            state = MountState.MOUNTED if volume.complete else MountState.UNCERTAIN
             key = volume.key or volume.name
             if self.actual.get(uid, key) is None:
-                found = ActualVolume(
-                    state=state,
-                    on_disk=volume.on_disk,
-                    host_path=volume.host_path,
-                    plugin=volume.plugin,
-                    requires_remount=volume.complete,
-                    subpaths=volume.subpaths,
-                    unique_name=volume.unique_name,
-                    is_persistent="/" in key or not volume.plugin,
-                    device_unknown=volume.device_unknown,
-                    attachable=volume.attachable,
-                )
-                self.actual.put(uid, key, found)
+                self.actual.put(uid, key, volume_on_disk(volume))
 
     def add_devices_on_disk(self, found: Iterable[FoundDevice]) -> None:
         """Add the devices of which something was found on disk or in the mount table at start."""
@@ -295,21 +283,7 @@ class Reconciler:
             self.refreshes.keeps_old_files(key, outcome.old_files_at)
         elif usable(before, spec):
             return  # its old content stays in use
-        volume = ActualVolume(
-            state=MountState.UNCERTAIN if outcome.error else MountState.MOUNTED,
-            on_disk=spec.has_directory,
-            host_path=outcome.host_path,
-            takes_labels=outcome.takes_labels,
-            spec=None if outcome.error and not shown else spec,
-            error=message(operation.volume, shown, step=mount_step(spec)) if shown else "",
-            plugin=spec.plugin,
-            requires_remount=spec.requires_remount,
-            subpaths=before is not None and before.subpaths,
-            health=before.health if before is not None else None,
-            unique_name=spec.unique_name,
-            is_persistent="/" in operation.volume,
-            attachable=spec.attachable,
-        )
+        volume = volume_after_mount(operation, outcome, before, shown)
         expansions.mounted(volume, before, spec, self.actual)
         self.actual.put(*key, volume)
 
@@ -368,15 +342,7 @@ class Reconciler:
         spec, key = operation.spec, (operation.uid, operation.volume)
         before = self.actual.get(*key)
         if spec.unique_name and (before is None or not before.unique_name):
-            volume = ActualVolume(
-                MountState.UNCERTAIN,
-                spec.has_directory,
-                plugin=spec.plugin,
-                unique_name=spec.unique_name,
-                is_persistent="/" in operation.volume,
-                attachable=spec.attachable,
-            )
-            self.actual.put(*key, volume)
+            self.actual.put(*key, volume_being_mounted(operation))
 
     def _due_devices(self) -> list[DeviceOperation]:
         return devices.due(self.desired, self.actual, self.attachments, may_unmount=self._is_complete())

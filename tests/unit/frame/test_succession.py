@@ -13,7 +13,7 @@ import pytest
 
 from bus.lock import ServiceLock
 from bus.manifest import Holder
-from services.frame import launch, succession
+from services.frame import launch, service_log, succession
 from services.frame.draining import places, take_place
 from services.frame.generation import generation_of
 from services.frame.signals import HAND_OVER
@@ -258,7 +258,7 @@ def test_bootstrap_ends_draining_servers_at_a_stop_and_kills_one_that_hangs(
 ) -> None:
     """Also while the present server hangs and ends none."""
     monkeypatch.setenv("BULKHEAD_RUN_DIR", str(tmp_path))
-    monkeypatch.setattr(launch, "start_log", lambda _: None)
+    monkeypatch.setattr(service_log, "start_log", lambda _: None)
     prompt, hung = machine.orphan(name="server-draining-0"), machine.orphan("hang", name="server-draining-3")
     present = machine.holder(machine.supervisord()[1])
     frame = launch._Frame("bootstrap", cast(Any, None), cast(Any, object()))
