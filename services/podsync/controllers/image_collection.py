@@ -1,11 +1,14 @@
 """Removes unused images when the image filesystem fills up or when they are too old (node.md 6.1)."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Set
 
-from bus.interface import NoAnswerError, RequestRefusedError
+from bus.interface import Change, NoAnswerError, Put, RequestRefusedError
 from bus.messages.event import KubeEvent
+from bus.messages.pleg import NodeObserved
+from bus.messages.streams import NODE_OBSERVED
 from bus.messages.usage import FoundUsage, GetUsage
 from services.frame.launch import Context
 from services.podsync.core.images.image_collection import (
@@ -25,8 +28,6 @@ log = logging.getLogger(__name__)
 COLLECTED = counter("kubelet_image_garbage_collected_total", "Unused images that were removed: age or space.", "reason")
 COLLECT_SECONDS = 300.0
 FIRST_SECONDS = 60.0  # from the first list to the first collection, so that the work on pods goes first
-MAX_FIRST_LISTS = 30  # after which the first collection lists them
-RUNTIME_SECONDS = 2.0  # until the next request to a runtime that does not answer, as in the kubelet
 MAX_USAGE_ANSWER_SECONDS = 10.0
 
 
@@ -55,22 +56,35 @@ class ImageCollection:
         self._histories: Histories = {}
         self._failed_before = False
         self._one_at_a_time = asyncio.Lock()
+        self._runtime_answers = asyncio.Event()
+        self._bus.follow(NODE_OBSERVED, self._on_node)
+
+    def _on_node(self, change: Change[NodeObserved]) -> None:
+        if isinstance(change, Put) and change.value.runtime_reachable:
+            self._runtime_answers.set()
 
     async def run(self) -> None:
         """List the images as soon as the runtime answers, because the age of an image counts from the first list that
         has it. Collect a minute later, then every 5 min, until cancelled."""
-        for _ in range(MAX_FIRST_LISTS):
-            try:
-                images, _ = await self._look()
-            except RuntimeCallError:
-                await asyncio.sleep(RUNTIME_SECONDS)
-            else:
-                log.info("the runtime has %d images", len(images))
-                break
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_SECONDS):  # after which the first collection lists them
+                await self._list_first()
         await asyncio.sleep(FIRST_SECONDS)
         while True:
             await self.collect()
             await asyncio.sleep(COLLECT_SECONDS)
+
+    async def _list_first(self) -> None:
+        """List the images, again each time that pleg has had an answer of the runtime, until there is a list."""
+        while True:
+            self._runtime_answers.clear()
+            try:
+                images, _ = await self._look()
+            except RuntimeCallError:
+                await self._runtime_answers.wait()
+            else:
+                log.info("the runtime has %d images", len(images))
+                return
 
     async def remove_unused(self) -> None:
         """Remove all unused images, as a full filesystem demands before a pod is evicted (node.md 5.4)."""
