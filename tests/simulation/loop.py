@@ -97,13 +97,8 @@ class _Handle(asyncio.Handle):
             incarnation.step(super()._run)
 
 
-class _TimerHandle(asyncio.TimerHandle):
-    def _run(self) -> None:
-        incarnation = self._context.get(INCARNATION)  # type: ignore[attr-defined]
-        if incarnation is None:
-            super()._run()
-        else:
-            incarnation.step(super()._run)
+class _TimerHandle(_Handle, asyncio.TimerHandle):
+    """The same at its time."""
 
 
 class _Jumping(selectors.DefaultSelector):

@@ -1,26 +1,14 @@
 """A node that another agent takes and gives back, twice within a minute: a static pod runs once at any time."""
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.simulation.faults import CRASH_POINTS, Fault, Kill, OtherAgentRuns
-from tests.simulation.run import Verdict, in_memory, run
+from tests.simulation.run import Verdict, run
 from tests.simulation.workload import PodPlan, Run, Workload
 
 TAKEN = (4.0, 20.0)  # seconds; the record of the other agent's pod is 10 s old at the second time
 AWAY = 3.0  # seconds
 BACK = TAKEN[1] + AWAY
-
-
-@pytest.fixture(autouse=True)
-def directory() -> Iterator[None]:
-    before = Path.cwd()
-    in_memory("another-agent")
-    yield
-    os.chdir(before)
 
 
 def taken_twice(*faults: Fault) -> Verdict:

@@ -2,17 +2,14 @@
 dies in the call: containers run with their claims, and in the end what pods need is prepared and nothing else."""
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 from shared.model.frozen_copy import replace
 from tests.simulation.faults import Fault, Kill, MachineBoots, PluginFault
-from tests.simulation.node import Node
-from tests.simulation.run import Case, check_case, clear_memory, draw, in_memory, run
+from tests.simulation.points import STATES, each, moments, plugin_faults
+from tests.simulation.run import Case, check_case, draw, run
 from tests.simulation.workload import Act, PodPlan, Run, Workload
 
 WORKLOAD = Workload(
@@ -34,7 +31,6 @@ POINTS = (
     *(f"podsync.{step}.RunPodSandbox" for step in ("saved", "published", "acted")),
     *(f"podsync.{step}.CreateContainer" for step in ("saved", "acted")),
 )
-STATES = ("alive", "gone", "dies", "slow", "silent")  # of the driver
 SHORT = {("volume.claim.answered", state) for state in STATES}  # in the short lane
 SEEDS = range(24 if os.environ.get("NIGHT") else 12)
 
@@ -42,42 +38,14 @@ Reached = dict[str, list[float]]
 
 
 @pytest.fixture(scope="module")
-def reached() -> Iterator[Reached]:
+def reached() -> Reached:
     """Point -> the seconds at which the undisturbed run comes to it, once for each second."""
     found: Reached = {}
-    at_point = Node.crash_point
-
-    def crash_point(node: Node, name: str) -> bool:
-        seconds = found.setdefault(name, [])
-        if not seconds or node.story.seconds - seconds[-1] > 1.0:
-            seconds.append(node.story.seconds)
-        return at_point(node, name)
-
-    before = Path.cwd()
-    in_memory("claim-kills")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Node, "crash_point", crash_point)
-        verdict = run(WORKLOAD, (), 1)
-        assert verdict.violation is None, "\n".join(verdict.lines)
-    yield found
-    clear_memory("claim-kills")
-    os.chdir(before)
-
-
-def driver_faults(state: str, seconds: float) -> tuple[Fault, ...]:
-    """Return the faults with which the driver is in this state when the process is killed at `seconds`."""
-    match state:
-        case "alive":
-            return ()
-        case "gone":  # right after the kill, and until the next process has waited for it
-            return (PluginFault(seconds + 0.0001, 15.0, "dead"),)
-        case _:
-            return (PluginFault(max(seconds - 1.0, 0.0), 15.0, state),)
-
-
-def each() -> list[Any]:
-    pairs = [(point, state) for point in POINTS for state in STATES]
-    return [pytest.param(*pair, marks=() if pair in SHORT else (pytest.mark.long,)) for pair in pairs]
+    for point, every in moments(WORKLOAD).items():
+        for seconds in every:
+            if point not in found or seconds - found[point][-1] > 1.0:
+                found.setdefault(point, []).append(seconds)
+    return found
 
 
 @pytest.mark.long
@@ -89,12 +57,12 @@ def test_an_undisturbed_node_keeps_what_pods_need(reached: Reached) -> None:
 
 
 @pytest.mark.share(5, test=3)
-@pytest.mark.parametrize(("point", "state"), each())
+@pytest.mark.parametrize(("point", "state"), each(POINTS, SHORT))
 def test_what_pods_need_is_prepared_in_the_end_and_nothing_else(reached: Reached, point: str, state: str) -> None:
     killed = False
     for seconds in reached[point]:
         kill = Kill(max(seconds - 0.5, 0.0), point.split(".")[0], 0, 0, point, 0.5)
-        verdict = check_case(Case(1, WORKLOAD, (*driver_faults(state, seconds), kill)))
+        verdict = check_case(Case(1, WORKLOAD, (*plugin_faults(state, seconds), kill)))
         assert verdict.violation is None, "\n".join(verdict.lines)
         killed = killed or any(f"at {point}" in line for line in verdict.lines)
     assert killed or state in ("dies", "silent"), "it was never killed there"
@@ -112,15 +80,9 @@ def test_what_pods_need_is_prepared_in_the_end_and_nothing_else(reached: Reached
     ids=["silent", "slow", "dies", "killed"],
 )
 def test_a_pod_that_comes_for_the_claim_of_one_that_has_ended_has_it_prepared(fault: Fault) -> None:
-    before = Path.cwd()
-    in_memory("claim-next")
-    try:
-        for seed in range(1, 7):
-            verdict = run(AFTER_ANOTHER, (fault,), seed)
-            assert verdict.violation is None, "\n".join((f"seed {seed}", *verdict.lines))
-    finally:
-        clear_memory("claim-next")
-        os.chdir(before)
+    for seed in range(1, 7):
+        verdict = run(AFTER_ANOTHER, (fault,), seed)
+        assert verdict.violation is None, "\n".join((f"seed {seed}", *verdict.lines))
 
 
 def with_claims(workload: Workload, rng: Random) -> Workload:
@@ -143,19 +105,13 @@ def driver_fault(rng: Random) -> PluginFault:
 @pytest.mark.share(1, test=2)
 @pytest.mark.parametrize("part", range(4))
 def test_a_disturbed_node_ends_with_the_claims_of_an_undisturbed_one(part: int) -> None:
-    before = Path.cwd()
-    in_memory("claim-seeds")
-    try:
-        for seed in SEEDS[part::4]:
-            case, rng = draw(seed), Random(f"claims {seed}")
-            workload = with_claims(replace(case.workload, plugin=None), rng)
-            workload = replace(workload, pods=tuple(replace(pod, devices=0, cpus=0) for pod in workload.pods))
-            faults = [driver_fault(rng) for _ in range(rng.choice((0, 1, 2)))]
-            verdict = check_case(Case(seed, workload, (*case.faults, *faults)))
-            assert verdict.violation is None, "\n".join((f"seed {seed}", *verdict.lines))
-    finally:
-        clear_memory("claim-seeds")
-        os.chdir(before)
+    for seed in SEEDS[part::4]:
+        case, rng = draw(seed), Random(f"claims {seed}")
+        workload = with_claims(replace(case.workload, plugin=None), rng)
+        workload = replace(workload, pods=tuple(replace(pod, devices=0, cpus=0) for pod in workload.pods))
+        faults = [driver_fault(rng) for _ in range(rng.choice((0, 1, 2)))]
+        verdict = check_case(Case(seed, workload, (*case.faults, *faults)))
+        assert verdict.violation is None, "\n".join((f"seed {seed}", *verdict.lines))
 
 
 @pytest.mark.long

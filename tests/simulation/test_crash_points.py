@@ -1,13 +1,12 @@
 """A service killed at each of its crash points, one at a time: the node ends as the undisturbed one."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.simulation.faults import Kill
-from tests.simulation.node import Node
-from tests.simulation.run import Case, check_case, clear_memory, draw, in_memory, run
+from tests.simulation.points import moments
+from tests.simulation.run import Case, check_case, draw
 from tests.support.source.crash_points import SIMULATED
 
 SEED = 33  # its workload comes to every point but those of UPDATING
@@ -17,22 +16,12 @@ Reached = dict[str, tuple[int, float]]
 
 
 @pytest.fixture(scope="module")
-def reached() -> Iterator[Reached]:
+def reached() -> Reached:
     """Point -> the seed, and the seconds at which its undisturbed run first comes to the point."""
-    found: Reached = {}
-    at_point = Node.crash_point
-
-    def crash_point(node: Node, name: str) -> bool:
-        found.setdefault(name, (seed, node.story.seconds))
-        return at_point(node, name)
-
-    in_memory("points")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Node, "crash_point", crash_point)
-        for seed in (SEED, UPDATING):
-            assert run(draw(seed).workload, (), seed).violation is None
-    yield found
-    clear_memory("points")
+    updating, most = (
+        {p: (seed, m[0]) for p, m in moments(draw(seed).workload, seed).items()} for seed in (UPDATING, SEED)
+    )
+    return updating | most
 
 
 SHORT = {"podsync.saved.KillPod", "volume.acted.MountVolume", "sources.saved"}  # one of each service in the short lane

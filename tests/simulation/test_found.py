@@ -1,22 +1,10 @@
 """Cases that seeds have found: each was a fault of the agent, which must not come back."""
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.simulation.faults import ClockStep, Kill, RuntimeFault
-from tests.simulation.run import Case, check_case, in_memory, run
+from tests.simulation.run import Case, check_case, run
 from tests.simulation.workload import Act, PodPlan, Run, Workload
-
-
-@pytest.fixture(autouse=True)
-def directory() -> Iterator[None]:
-    before = Path.cwd()
-    in_memory("found")
-    yield
-    os.chdir(before)
 
 
 def test_a_container_made_after_the_clock_was_set_back_is_the_newest_of_its_name() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.faults import ClockStep, Kill, RuntimeFault
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.run import Case, Verdict, check_case, draw, in_memory
+from tests.simulation.run import Case, Verdict, check_case, draw
 from tests.simulation.seeds import work
 from tests.simulation.shrink import kind_of, shrink
 
@@ -22,14 +22,6 @@ in_memory("digest")
 for seed in (3, 9, 24):
     print(check_case(draw(seed)).digest)
 """
-
-
-@pytest.fixture(autouse=True)
-def directory() -> object:
-    before = Path.cwd()
-    in_memory("harness")
-    yield
-    os.chdir(before)
 
 
 def _digests(hash_seed: str) -> str:

@@ -1,16 +1,13 @@
 """The machine restarts, and the device plugin comes back later than the agent: pods with devices run again with the
 same devices, and none of them is judged again (kubernetes #128043)."""
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 
 import pytest
 
 from shared.model.frozen_copy import replace
 from tests.simulation.faults import MachineBoots, PluginFault
-from tests.simulation.run import draw, in_memory, run
+from tests.simulation.run import draw, run
 from tests.simulation.workload import PluginPlan, PodPlan, Run, Workload
 
 PODS = 8
@@ -18,14 +15,6 @@ OFF = 20.0  # seconds at which the machine loses its power
 DOWN = 5.0  # seconds until it runs again
 LATE = 40.0  # seconds from then until the plugin runs
 SEEDS = [seed for seed in range(30) if draw(seed).workload.plugin is not None]
-
-
-@pytest.fixture(autouse=True)
-def directory() -> Iterator[None]:
-    before = Path.cwd()
-    in_memory("machine-restart")
-    yield
-    os.chdir(before)
 
 
 @pytest.mark.share(4)

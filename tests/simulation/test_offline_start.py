@@ -1,14 +1,10 @@
 """A node that boots without API server runs its pods from the records soon, and is right soon after the API server's
 return (`offlinePods`): all services together, in virtual seconds."""
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.simulation.faults import ApiFault, MachineBoots
-from tests.simulation.run import in_memory, run
+from tests.simulation.run import run
 from tests.simulation.workload import IMAGES, Act, PodPlan, Run, Workload
 
 PODS = 20
@@ -18,14 +14,6 @@ RETURNED = OFF + 100.0  # the API server is back; an agent that has listed its p
 RUN_WITHIN, RIGHT_WITHIN = 20.0, 10.0
 VOLUMES = ("secret", "config", "claim", "token")
 ACTS = ("delete",) * 3 + ("image",) * 3 + ("move",) * 3
-
-
-@pytest.fixture(autouse=True)
-def directory() -> Iterator[None]:
-    before = Path.cwd()
-    in_memory("offline-start")
-    yield
-    os.chdir(before)
 
 
 def times(lines: tuple[str, ...], *calls: str) -> list[float]:

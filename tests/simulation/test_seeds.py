@@ -1,26 +1,12 @@
 """Many seeds: whatever fails on the way, a node comes to the end of its undisturbed run."""
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.simulation.run import clear_memory, in_memory
 from tests.simulation.seeds import work
 
 SEEDS = 60  # `make night` runs all, and 10000 more
 # When these were chosen, one of them or a test of make quick reached each line and branch that the 60 reach.
 IN_TEST = frozenset({0, 2, 7, 14, 20, 23, 33, 38, 41, 47, 50, 52})
-
-
-@pytest.fixture(autouse=True)
-def directory() -> Iterator[None]:
-    before = Path.cwd()
-    in_memory("test")
-    yield
-    os.chdir(before)
-    clear_memory("test")
 
 
 @pytest.mark.long

@@ -3,7 +3,6 @@ calls are compared."""
 
 import ast
 import dis
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.run import in_memory, run
+from tests.simulation.run import run
 from tests.simulation.users import Users
 from tests.simulation.workload import Act, PodPlan, Run, Workload
 
@@ -78,15 +77,12 @@ def _run(
         if frame.f_lasti <= _first_instruction(frame.f_code) and until not in found:  # no resumption of a coroutine
             found.append(function)
 
-    before = Path.cwd()
-    in_memory("way")
     tracing = sys.getprofile()
     sys.setprofile(note)
     try:
         verdict = run(Workload((pod,)), (), seed=1)
     finally:
         sys.setprofile(tracing)
-        os.chdir(before)
     assert verdict.violation is None, "\n".join(verdict.lines)
 
 
