@@ -113,15 +113,6 @@ async def test_a_log_goes_through_plain_and_packed_and_away(writer: Writer) -> N
     assert path.stat().st_size == 0
 
 
-async def test_the_limits_of_the_kubelet_hold(tmp_path: Path) -> None:
-    writer = Writer(tmp_path, files=2)
-    path = await writer.start()
-    for _ in range(5):
-        writer.write(path)
-        await writer.rotate()
-        assert kinds(path) == ["log", "plain"]
-
-
 async def test_a_negative_size_never_rotates(tmp_path: Path) -> None:
     writer = Writer(tmp_path, size=-1)
     path = await writer.start()

@@ -81,29 +81,6 @@ async def test_a_second_deletion_while_the_first_stop_is_saved_runs_the_pre_stop
         assert [request["cmd"] for request in stage.runtime.requests("ExecSync")] == [["flush"]]
 
 
-@pytest.mark.long
-async def test_a_restarted_podsync_adopts_the_running_container(tmp_path: Path) -> None:
-    async with on_stage(tmp_path) as stage:
-        uid = await stage.run_pod(a_pod())
-        before = await the_container(stage, uid)
-        version = stage.statuses.state[uid].version
-        await stage.restart()
-        await stage.until(lambda: stage.statuses.state[uid].version > version)
-        assert await the_container(stage, uid) == before
-        assert stage.runtime.methods().count("CreateContainer") == 1
-
-
-@pytest.mark.long
-async def test_a_pod_wanted_by_no_source_any_more_while_podsync_was_dead_is_ended(tmp_path: Path) -> None:
-    async with on_stage(tmp_path) as stage:
-        uid = await stage.run_pod(a_pod())
-        await stage.kill()
-        stage.desired.delete(uid)
-        await stage.network.settle()
-        await stage.start()
-        await stage.until(lambda: stage.admitted.state[uid].state is PodState.FINISHED)
-
-
 async def test_an_exit_seen_by_pleg_restarts_the_container_at_once(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         uid = await stage.run_pod(a_pod())

@@ -87,15 +87,33 @@ def images_of(recording: dict[str, Any]) -> list[str]:
     return [container["image"] for container in recording["api_pod"]["spec"]["containers"]]
 
 
+OF_THIS_RUN = ("lastTransitionTime", "startTime", "startedAt", "finishedAt", "containerID", "imageID", "image", "ip")
+OF_THIS_MACHINE = ("hostIP", "hostIPs", "podIP", "podIPs", "user", "resources", "allocatedResources")
+
+
+def without_ids_and_times(value: Any) -> Any:
+    """A status without what differs from run to run, and without what the fake runtime and this machine don't have."""
+    if isinstance(value, dict):
+        skipped = (*OF_THIS_RUN, *OF_THIS_MACHINE)
+        return {key: without_ids_and_times(item) for key, item in value.items() if key not in skipped}
+    return [without_ids_and_times(item) for item in value] if isinstance(value, list) else value
+
+
+def conditions_by_type(status: dict[str, Any]) -> dict[str, Any]:
+    return status | {"conditions": {c["type"]: c for c in status["conditions"]}}
+
+
 @pytest.mark.long
 @pytest.mark.share(4)
 @pytest.mark.parametrize("name", RUNS_UNTIL_DELETED)
-async def test_the_calls_for_a_pod_that_runs_until_it_is_deleted(tmp_path: Path, name: str) -> None:
+async def test_the_calls_for_a_pod_that_runs_until_it_is_deleted_and_its_status(tmp_path: Path, name: str) -> None:
     recorded = recording(name)
     runtime = FakeRuntime(images=images_of(recorded))
     async with on_stage(tmp_path, runtime, cluster_dns=("10.96.0.10",), cluster_domain="cluster.local") as stage:
         uid = await started(stage, recorded)
         assert runtime.methods() == methods_of(recorded, "cri_until_delete")
+        ours = conditions_by_type(without_ids_and_times(stage.status(uid)))
+        assert ours == conditions_by_type(without_ids_and_times(recorded["api_pod"]["status"]))
         stage.desired.delete(uid)
         await stage.until(lambda: stage.admitted.state[uid].state is PodState.TERMINATED)
         stage.mounted.delete(uid)
@@ -122,34 +140,6 @@ async def test_the_calls_for_a_pod_that_ends_by_itself(tmp_path: Path, name: str
         assert runtime.methods() == expected
         phase = recorded["api_pod"]["status"]["phase"] if name == "run-to-completion" else "Failed"
         await stage.until(lambda: stage.status(uid)["phase"] == phase)
-
-
-OF_THIS_RUN = ("lastTransitionTime", "startTime", "startedAt", "finishedAt", "containerID", "imageID", "image", "ip")
-OF_THIS_MACHINE = ("hostIP", "hostIPs", "podIP", "podIPs", "user", "resources", "allocatedResources")
-
-
-def without_ids_and_times(value: Any) -> Any:
-    """A status without what differs from run to run, and without what the fake runtime and this machine don't have."""
-    if isinstance(value, dict):
-        skipped = (*OF_THIS_RUN, *OF_THIS_MACHINE)
-        return {key: without_ids_and_times(item) for key, item in value.items() if key not in skipped}
-    return [without_ids_and_times(item) for item in value] if isinstance(value, list) else value
-
-
-def conditions_by_type(status: dict[str, Any]) -> dict[str, Any]:
-    return status | {"conditions": {c["type"]: c for c in status["conditions"]}}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", RUNS_UNTIL_DELETED)
-async def test_the_status_of_a_running_pod_is_the_recorded_one(tmp_path: Path, name: str) -> None:
-    recorded = recording(name)
-    runtime = FakeRuntime(images=images_of(recorded))
-    async with on_stage(tmp_path, runtime, cluster_dns=("10.96.0.10",), cluster_domain="cluster.local") as stage:
-        uid = await started(stage, recorded)
-        ours = conditions_by_type(without_ids_and_times(stage.status(uid)))
-        theirs = conditions_by_type(without_ids_and_times(recorded["api_pod"]["status"]))
-        assert ours == theirs
 
 
 def with_our_places(message: dict[str, Any], directory: Path) -> dict[str, Any]:

@@ -21,9 +21,7 @@ from services.podsync.core.pod.events import (
     TimePassed,
     VolumesFreshness,
 )
-from shared.model.quantity import parse_quantity
 from shared.model.runtime import RuntimePod
-from shared.podspec import resources
 from tests.unit.podsync.play import Play, a_container, a_pod
 
 FACTS = MachineFacts(node_name="n1", allocatable={"cpu": "1", "pods": "10"})
@@ -245,20 +243,3 @@ def test_the_work_of_an_event_does_not_grow_with_the_pods_that_are_finished() ->
 
     few, many = work_of_each_event(5), work_of_each_event(50)
     assert {kind: many[kind] / few[kind] for kind in few if many[kind] > 1.5 * few[kind]} == {}
-
-
-def test_the_requests_of_a_pod_are_read_once_however_many_pods_come_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each pod that comes would otherwise read the quantities of all the others."""
-    read: list[str] = []
-
-    def parse(value: Any) -> Any:
-        read.append(value)
-        return parse_quantity(value)
-
-    play = Play(facts=MachineFacts(node_name="n1", allocatable={"cpu": "100", "pods": "500"}), source="api")
-    for number in range(20):
-        if number == 10:
-            monkeypatch.setattr(resources, "parse_quantity", parse)
-        play.want(asking(f"u{number}", f"web{number}", cpu="101m" if number < 10 else "102m", source="api"))
-    assert play.running("u19") == [("c", 0)]
-    assert read.count("101m") <= 10 and read.count("102m") >= 10

@@ -14,6 +14,7 @@ from services.podsync.core.admission.counted import taken_by_pods
 from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.admission.taken import Taken
 from services.podsync.core.pod.tracked_pods import TrackedPods
+from shared.podspec import resources
 from tests.unit.podsync.play import Play, a_container, a_pod
 
 FACTS = MachineFacts(node_name="n1", allocatable={"cpu": "4", "memory": "8Gi", "pods": "30"})
@@ -82,7 +83,6 @@ def test_after_each_change_the_sums_are_those_that_are_added_up_again(seed: int)
     assert {PodState.SYNC, PodState.FINISHED} <= seen
 
 
-@pytest.mark.long
 def test_a_decision_reads_the_pods_that_have_changed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def read_for_one_more(others: int) -> int:
         play = Play(facts=MachineFacts(node_name="n1", allocatable={"cpu": "100", "pods": "500"}), source="api")
@@ -97,11 +97,11 @@ def test_a_decision_reads_the_pods_that_have_changed_alone(monkeypatch: pytest.M
 
             return count
 
-        for module, name in ((active_pods, "counted_requests"), (taken, "host_ports")):
+        for module, name in ((active_pods, "counted_requests"), (taken, "host_ports"), (resources, "parse_quantity")):
             monkeypatch.setattr(module, name, counting(name, getattr(module, name)))
         play.want(drawn_pod(random.Random(3), "last"))
         monkeypatch.undo()
         assert play.running("last")
         return read.total()
 
-    assert read_for_one_more(100) == read_for_one_more(10) < 10
+    assert read_for_one_more(40) == read_for_one_more(10) < 40

@@ -40,12 +40,9 @@ def test_more_specific_places_come_first(image: str, config: dict[str, str], tri
     assert users(image, config) == tried
 
 
-def test_several_secrets_for_one_place_are_tried_in_their_order() -> None:
-    assert users("r.example/app", {"r.example": "b"}, {"https://r.example": "a"}, {"r.example": "c"}) == ["b", "a", "c"]
-
-
-def test_a_more_specific_place_of_a_later_secret_comes_first() -> None:
+def test_several_secrets_for_one_place_are_tried_in_their_order_behind_a_more_specific_place() -> None:
     assert users("r.example/team/app", {"r.example": "first"}, {"r.example/team": "second"}) == ["second", "first"]
+    assert users("r.example/app", {"r.example": "b"}, {"https://r.example": "a"}, {"r.example": "c"}) == ["b", "a", "c"]
 
 
 def test_a_credential_knows_the_secret_it_is_from() -> None:

@@ -12,6 +12,7 @@ from bus.messages.pleg import ProbeResults
 from services.podsync.core.pod.progress import InstanceFacts
 from services.podsync.core.pod.saved import Saved
 from services.podsync.core.pod.tracked_pod import TrackedPod
+from shared.model.frozen_copy import replace
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from shared.podspec.hashing import container_hash
@@ -172,22 +173,8 @@ def _draw_reason(chance: random.Random, code: int) -> str:
 
 def _ended(instance: Container) -> Container:
     at = 10 * instance.attempt
-    return Container(
-        id=instance.id,
-        name=instance.name,
-        attempt=instance.attempt,
-        restart_count=instance.restart_count,
-        sandbox_id=instance.sandbox_id,
-        state=ContainerState.EXITED,
-        created_at=at + 1,
-        started_at=at + 2,
-        finished_at=at + 3,
-        exit_code=1,
-        reason="Error",
-        image=instance.image,
-        image_id=instance.image_id,
-        spec_hash=instance.spec_hash,
-    )
+    ended = replace(instance, created_at=at + 1, started_at=at + 2, finished_at=at + 3)
+    return replace(ended, state=ContainerState.EXITED, exit_code=1, reason="Error")
 
 
 def _draw_probes(chance: random.Random, instance: Container) -> ProbeResults:

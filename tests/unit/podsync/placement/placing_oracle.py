@@ -1,7 +1,7 @@
 """An oracle of a whole pod's placement, written from node.md 4.10 to 4.12: the hints of CPUs and memory over all sets
 of NUMA nodes, their merge over all combinations, and CPUs that are the best of all subsets."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
 from typing import Any
@@ -180,15 +180,5 @@ def requests_of(container: Json) -> dict[str, int]:
 
 def at_one_time(pod: Json) -> dict[str, int]:
     """Return the most that containers of the pod request at one time (node.md 4.19)."""
-    sidecars, most = [{"cpu": 0, "memory": 0}], []
-    for container in pod["spec"]["initContainers"]:
-        most.append([*sidecars, requests_of(container)])
-        if "restartPolicy" in container:
-            sidecars.append(requests_of(container))
-    most.append([*sidecars, *map(requests_of, pod["spec"]["containers"])])
-    return {kind: max(total(moment, kind) for moment in most) for kind in ("cpu", "memory")}
-
-
-def total(requests: Iterable[dict[str, int]], kind: str) -> int:
-    """Return the sum of one resource."""
-    return sum(request[kind] for request in requests)
+    every = [[requests_of(container) for container in running] for running in moments(pod)]
+    return {kind: max(sum(request[kind] for request in running) for running in every) for kind in ("cpu", "memory")}

@@ -25,7 +25,7 @@ from services.podsync.core.placement.pod_placement import (
 from services.podsync.core.pod.placement_format import plain_placement, read_placement
 from shared.model.machine_topology import CpuSet, MachineTopology
 from tests.unit.podsync.placement.machines import GIB, a_container, a_pod
-from tests.unit.podsync.placement.pod_level_rules import check_division, leaves_none
+from tests.unit.podsync.placement.pod_level_rules import check_division, leaves_none, moments
 
 Json = dict[str, Any]
 _NONE = {"cpu": "0", "memory": "0Gi"}
@@ -326,11 +326,7 @@ def _is_burstable(pod: Json) -> bool:
 
 def _memory_of(pod: Json) -> int:
     """Return the most bytes that containers of the pod request at one time."""
-    sidecars = most = 0
-    for container in pod["spec"]["initContainers"]:
-        most = max(most, sidecars + _memory(container))
-        sidecars += _memory(container) if "restartPolicy" in container else 0
-    return max(most, sidecars + sum(map(_memory, pod["spec"]["containers"])))
+    return max(sum(map(_memory, running)) for running in moments(pod))
 
 
 def _memory(container: Json) -> int:
@@ -343,8 +339,4 @@ def _requested(container: Json) -> int:
 
 
 def _requested_by_pod(pod: Json) -> int:
-    sidecars = most = 0
-    for container in pod["spec"]["initContainers"]:
-        most = max(most, sidecars + _requested(container))
-        sidecars += _requested(container) if "restartPolicy" in container else 0
-    return max(most, sidecars + sum(map(_requested, pod["spec"]["containers"])))
+    return max(sum(map(_requested, running)) for running in moments(pod))

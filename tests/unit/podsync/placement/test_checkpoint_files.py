@@ -70,19 +70,16 @@ def test_the_checksum_of_a_dump_is_that_of_the_reference(checksum: int) -> None:
     assert dump_checksum(DUMPS[checksum]) == checksum
 
 
-@pytest.mark.parametrize("name", CPU)
-def test_a_file_of_a_cpu_manager_is_written_as_it_was_read(name: str) -> None:
-    assert write_cpu_state(read_cpu_state(CPU[name])) == CPU[name]
-
-
-@pytest.mark.parametrize("name", MEMORY)
-def test_a_file_of_a_memory_manager_is_written_as_it_was_read(name: str) -> None:
-    assert write_memory_state(read_memory_state(MEMORY[name])) == MEMORY[name]
-
-
-@pytest.mark.parametrize("name", DEVICES)
-def test_a_file_of_a_device_manager_is_written_as_it_was_read(name: str) -> None:
-    assert write_device_state(read_device_state(DEVICES[name])) == DEVICES[name]
+def test_a_file_is_written_as_it_was_read(subtests: pytest.Subtests) -> None:
+    kinds: tuple[tuple[dict[str, bytes], Callable[[bytes], Any], Callable[[Any], bytes]], ...] = (
+        (CPU, read_cpu_state, write_cpu_state),
+        (MEMORY, read_memory_state, write_memory_state),
+        (DEVICES, read_device_state, write_device_state),
+    )
+    for number, (files, read, write) in enumerate(kinds):
+        for name, content in files.items():
+            with subtests.test(f"{number}: {name}"):
+                assert write(read(content)) == content
 
 
 def test_each_file_says_who_has_what() -> None:

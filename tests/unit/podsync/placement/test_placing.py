@@ -54,11 +54,16 @@ def nodes_of(placement: PodPlacement) -> dict[str, list[set[int]]]:
     return {name: [set(block.nodes) for block in given.memory] for name, given in placement.containers.items()}
 
 
-def refusal(placer: NodePlacer, pod: dict[str, Any], others: Iterable[PodPlacement] = ()) -> tuple[str, str]:
-    """Return the reason and the message with which the pod is refused."""
+def refused(placer: NodePlacer, pod: dict[str, Any], others: Iterable[PodPlacement] = ()) -> PlacementError:
     with pytest.raises(PlacementError) as caught:
         placer.place(pod, others)
-    return caught.value.reason, str(caught.value)
+    return caught.value
+
+
+def refusal(placer: NodePlacer, pod: dict[str, Any], others: Iterable[PodPlacement] = ()) -> tuple[str, str]:
+    """Return the reason and the message with which the pod is refused."""
+    error = refused(placer, pod, others)
+    return error.reason, str(error)
 
 
 def test_without_static_policies_nothing_is_given_and_nobody_is_refused() -> None:
@@ -165,8 +170,8 @@ def test_a_refusal_names_what_failed_and_keeps_the_reason_of_an_alignment_to_cor
 
 def test_a_pod_whose_last_container_does_not_fit_takes_nothing() -> None:
     placer, others = a_placer(), [given(a="1-4")]
-    refused = a_pod(a_container("c", "2"), a_container("d", "2"))
-    assert refusal(placer, refused, others)[0] == "UnexpectedAdmissionError"
+    too_large = a_pod(a_container("c", "2"), a_container("d", "2"))
+    assert refusal(placer, too_large, others)[0] == "UnexpectedAdmissionError"
     assert cpus_of(placer.place(a_pod(a_container("c", "3")), others)) == {"c": "5-7"}
 
 
@@ -211,12 +216,6 @@ def test_machines_with_too_many_nodes_are_named(
     assert node_count_error(a_machine(nodes, nodes, nodes, 1), settings) == error
 
 
-def detail(placer: NodePlacer, pod: dict[str, Any], others: Iterable[PodPlacement] = ()) -> str:
-    with pytest.raises(PlacementError) as caught:
-        placer.place(pod, others)
-    return caught.value.detail
-
-
 @pytest.mark.parametrize(
     ("pod", "policy", "scope", "others", "expected"),
     [
@@ -250,14 +249,14 @@ def test_a_refused_alignment_says_what_is_demanded_and_what_would_have_fitted(
         TopologyPolicy.RESTRICTED: "the same NUMA nodes for all resources, and as few as on a free machine",
         TopologyPolicy.SINGLE_NUMA_NODE: "one NUMA node for all resources",
     }
-    text = detail(a_placer(_TWO_NODES, policy, scope), pod, others)
+    text = refused(a_placer(_TWO_NODES, policy, scope), pod, others).detail
     assert text == f"topologyManagerPolicy {policy} demands {demands[policy]}; for {expected}"
 
 
 def test_resources_that_fit_on_different_nodes_are_named_with_theirs() -> None:
     placer = a_placer(_TWO_NODES, TopologyPolicy.RESTRICTED, static_memory=True)
     full = placer.place(a_pod(a_container("c", "1", "14Gi")), [given(a="4-7")])  # leaves 1 GiB of node 0
-    text = detail(placer, a_pod(a_container("c", "2", "2Gi")), [given(a="4-7"), full])
+    text = refused(placer, a_pod(a_container("c", "2", "2Gi")), [given(a="4-7"), full]).detail
     assert text.endswith("for container c, cpu fits on NUMA node 0 and memory fits on NUMA node 1")
 
 

@@ -9,6 +9,7 @@ from services.podsync.core.pod.progress import InstanceFacts
 from services.podsync.core.pod.saved import SavedContainer
 from shared.model.frozen_copy import replace
 from shared.model.probes import ProbeResult
+from shared.model.runtime import Container
 from tests.unit.podsync.status.status_shapes import (
     a_record,
     a_sandbox,
@@ -139,16 +140,18 @@ class TestWaitingReasons:
         waits(record, "c", "CrashLoopBackOff", "")
         assert "terminated" in of(record)["state"]
 
-    def test_one_that_runs_waits_for_nothing(self) -> None:
-        record = see(a_record(spec("c")), instance("c"))
+    @pytest.mark.parametrize(
+        ("found", "deleted", "state"),
+        [(instance("c"), False, "running"), (instance("c", "EXITED", code=1), True, "terminated")],
+        ids=["it runs", "its pod is deleted"],
+    )
+    def test_one_that_runs_or_whose_pod_is_deleted_waits_for_nothing(
+        self, found: Container, deleted: bool, state: str
+    ) -> None:
+        record = see(a_record(spec("c")), found)
+        record.saved.pod["metadata"] |= {"deletionTimestamp": "2030-01-01T00:00:00Z"} if deleted else {}
         waits(record, "c", "ErrImagePull", "of before")
-        assert "running" in of(record)["state"]
-
-    def test_one_of_a_pod_that_is_deleted_waits_for_nothing(self) -> None:
-        record = see(a_record(spec("c")), instance("c", "EXITED", code=1))
-        record.saved.pod["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
-        waits(record, "c", "CrashLoopBackOff", "")
-        assert "terminated" in of(record)["state"]
+        assert state in of(record)["state"]
 
     def test_one_that_never_started(self) -> None:
         record = a_record(spec("c"))
@@ -160,28 +163,22 @@ class TestWaitingReasons:
 
 
 class TestReplaced:
-    def test_one_we_ended_to_start_another_shows_no_end_it_could_not_leave(self) -> None:
-        record = see(a_record(spec("c"), policy="Never"), instance("c", "EXITED", code=137))
+    @pytest.mark.parametrize(("policy", "state"), [("Never", "waiting"), ("Always", "terminated")])
+    def test_one_we_ended_to_start_another_shows_no_end_it_could_not_leave(self, policy: str, state: str) -> None:
+        record = see(a_record(spec("c"), policy=policy), instance("c", "EXITED", code=137))
         record.saved = replace(record.saved, containers={"c": SavedContainer(replacing="c-0")})
         shows = of(record)
-        assert shows["state"] == {"waiting": {"reason": "ContainerCreating"}}
-        assert shows["lastState"]["terminated"]["exitCode"] == 137
-
-    def test_where_the_policy_restarts_it_the_end_is_shown(self) -> None:
-        record = see(a_record(spec("c")), instance("c", "EXITED", code=137))
-        record.saved = replace(record.saved, containers={"c": SavedContainer(replacing="c-0")})
-        assert "terminated" in of(record)["state"]
+        assert list(shows["state"]) == [state]
+        if state == "waiting":
+            assert shows["state"]["waiting"] == {"reason": "ContainerCreating"}
+            assert shows["lastState"]["terminated"]["exitCode"] == 137
 
 
 class TestStartedAndReady:
-    def test_without_probes_one_that_runs_is_both(self) -> None:
-        shows = of(see(a_record(spec("c")), instance("c")))
-        assert (shows["started"], shows["ready"]) == (True, True)
-
-    @pytest.mark.parametrize("state", ["CREATED", "EXITED", "UNKNOWN"])
-    def test_one_that_does_not_run_is_neither(self, state: str) -> None:
+    @pytest.mark.parametrize("state", ["RUNNING", "CREATED", "EXITED", "UNKNOWN"])
+    def test_without_probes_one_that_runs_is_both_and_any_other_neither(self, state: str) -> None:
         shows = of(see(a_record(spec("c")), instance("c", state)))
-        assert (shows["started"], shows["ready"]) == (False, False)
+        assert (shows["started"], shows["ready"]) == (state == "RUNNING",) * 2
 
     @pytest.mark.parametrize(
         ("found", "started", "ready"),

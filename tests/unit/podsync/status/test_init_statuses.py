@@ -91,10 +91,6 @@ class TestPlainInitContainers:
         assert (shows["ready"], shows["started"]) == (True, False)
         assert (shows["image"], shows["imageID"]) == ("docker.io/library/i:1", "sha256:i")
 
-    def test_one_that_failed_is_not_ready(self) -> None:
-        record = see(a_record(spec("c"), init=(spec("i"),), policy="Never"), instance("i", "EXITED", code=3))
-        assert shown(status_now(record), "i")["ready"] is False
-
     def test_one_that_failed_and_waits_shows_both(self) -> None:
         record = see(a_record(spec("c"), init=(spec("i"),)), instance("i", "EXITED", code=3))
         waits(record, "i", "CrashLoopBackOff", "back-off 10s")
@@ -111,7 +107,8 @@ class TestPlainInitContainers:
     def test_one_that_will_not_be_tried_again_keeps_its_end(self) -> None:
         record = see(a_record(spec("c"), init=(spec("i"),), policy="Never"), instance("i", "EXITED", code=3))
         waits(record, "i", "CrashLoopBackOff", "b")
-        assert "terminated" in shown(status_now(record), "i")["state"]
+        shows = shown(status_now(record), "i")
+        assert "terminated" in shows["state"] and shows["ready"] is False
 
     def test_two_runs_show_the_newest_and_the_one_before(self) -> None:
         runs = instance("i", "EXITED", code=3), instance("i", "RUNNING", attempt=1)
@@ -208,7 +205,7 @@ class TestAllRestart:
         assert "containerID" not in shows
         assert "terminated" in shown(status, "c")["state"]
 
-    def test_it_is_counted_once(self) -> None:
+    def test_it_is_counted_once_and_the_next_run_goes_on_counting(self) -> None:
         record = a_record(spec("c", restartPolicy="Never", restartPolicyRules=RULES), policy="Never")
         see(record, instance("c", "EXITED", code=88))
         status_now(record)
@@ -219,18 +216,10 @@ class TestAllRestart:
         record.saved = replace(record.saved, restarting_all=False)
         again = shown(status_now(record), "c")
         assert (again["restartCount"], again["state"]) == (1, {"waiting": {"reason": "ContainerCreating"}})
-        assert again["lastState"]["terminated"]["reason"] == "RestartingAllContainers"
-
-    def test_the_next_run_goes_on_counting(self) -> None:
-        record = a_record(spec("c", restartPolicy="Never", restartPolicyRules=RULES), policy="Never")
-        see(record, instance("c", "EXITED", code=88))
-        status_now(record)
-        record.saved = replace(record.saved, restarting_all=True)
-        status_now(see(record))
-        record.saved = replace(record.saved, restarting_all=False)
-        shows = shown(status_now(see(record, instance("c", attempt=1))), "c")
-        assert (shows["restartCount"], shows["ready"]) == (1, True)
-        assert shows["lastState"]["terminated"]["reason"] == "RestartingAllContainers"
+        runs = shown(status_now(see(record, instance("c", attempt=1))), "c")
+        assert (runs["restartCount"], runs["ready"]) == (1, True)
+        for shows in (again, runs):
+            assert shows["lastState"]["terminated"]["reason"] == "RestartingAllContainers"
 
     def test_what_never_ran_was_not_taken_away(self) -> None:
         record = a_record(spec("c", restartPolicy="Never", restartPolicyRules=RULES), init=(spec("i"),), policy="Never")
