@@ -53,8 +53,8 @@ DNS = (
         node={"resolv_conf": None, "node_ips": ("2001:db8::7",)}),
     dns("the file: comments, domain, the last search, dots at the end, options once each",
         {"servers": ["192.0.2.1", "192.0.2.2"], "searches": ["c.d", "e"], "options": ["ndots:3", "rotate"]}, "Default",
-        node=host_file("# nameserver 9.9.9.9\n; nameserver 9.9.9.8\ndomain no.where\nnameserver 192.0.2.1\nsearch a.b\n"
-                       "nameserver 192.0.2.2\n"
+        node=host_file("\n# nameserver 9.9.9.9\n; nameserver 9.9.9.8\ndomain no.where\nnameserver 192.0.2.1\n"
+                       "search a.b\nnameserver 192.0.2.2\n"
                        "search c.d. e .\noptions ndots:2 rotate\noptions ndots:3\n")),
     dns("three servers at most", {"servers": ["1.0.0.1", "1.0.0.2", "1.0.0.3"]}, "None",
         {"nameservers": ["1.0.0.1", "1.0.0.2", "1.0.0.3", "1.0.0.4"]}),
