@@ -7,7 +7,7 @@ from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState, SandboxState
 from tests.unit.podsync.play import Play, a_container, a_pod, every_step
 
-EXIT, PROBE = "exit", "probe"
+EXIT, PROBE, SANDBOX = "exit", "probe", "sandbox"
 BY_ITSELF, BY_PROBE = (EXIT,), (PROBE,)
 ALWAYS_300 = (0, 10, 20, 40, 80, 160, 300, 300, 300)
 
@@ -33,10 +33,23 @@ WAITS = [
 
 
 def end(play: Play, how: str, name: str = "c") -> None:
+    """Of the container, also with its sandbox, whose pause process dies while the containers run on."""
     if how == EXIT:
         play.exit("u1", 1, name)
-    else:
+    elif how == PROBE:
         play.probed("u1", name, liveness="failure")
+    else:
+        play.sandboxes["u1"][-1] = replace(play.sandboxes["u1"][-1], state=SandboxState.NOTREADY)
+        play.observe("u1")
+
+
+def started_at_once(play: Play, times: int, how: str = PROBE) -> None:
+    """After each of so many ends; each instance runs for 30 s, the last too."""
+    for _ in range(times):
+        play.later(30)
+        end(play, how)
+        assert "c" in dict(play.running("u1"))
+    play.later(30)
 
 
 def end_by_probe(play: Play, attempt: int) -> None:
@@ -83,11 +96,7 @@ def test_the_waits_are_the_kubelets(run: int, ends: tuple[str, ...], waits: tupl
 def killed_to_the_fifth(play: Play, **fields: object) -> None:
     """Killed by its probe after 30 s each until the next start is the first that must wait: 40 s."""
     play.want(a_pod(containers=[a_container("c", **fields)]))
-    for _ in range(4):
-        play.later(30)
-        end(play, PROBE)
-        assert "c" in dict(play.running("u1"))
-    play.later(30)
+    started_at_once(play, 4)
 
 
 def test_one_that_must_wait_after_its_kill_has_one_event() -> None:
@@ -119,10 +128,7 @@ def test_a_death_at_any_step_of_it_changes_no_wait(step: int) -> None:
 @pytest.mark.parametrize("step", every_step(24))
 def test_nor_does_one_at_any_step_of_a_kill_that_need_not_wait(step: int) -> None:
     play = Play(only_urgent=True).wanting(a_pod())
-    for _ in range(2):
-        play.later(30)
-        end(play, PROBE)
-    play.later(30)
+    started_at_once(play, 2)
     play.kill_at, play.steps = step, 0
     end_by_probe(play, 2)
     assert wait(play) <= 1, step  # what was under way in the runtime may be in the way for a moment
@@ -134,10 +140,7 @@ def test_nor_does_one_at_any_step_of_a_kill_that_need_not_wait(step: int) -> Non
 
 def test_a_kill_that_fails_counts_like_any_end() -> None:
     play = Play().wanting(a_pod())
-    for _ in range(3):
-        play.later(30)
-        end(play, PROBE)
-    play.later(30)
+    started_at_once(play, 3)
     play.fail["KillContainer"] = ("DeadlineExceeded", "it took too long")
     end(play, PROBE)
     play.exit("u1", 137)
@@ -146,10 +149,7 @@ def test_a_kill_that_fails_counts_like_any_end() -> None:
 
 def test_a_kill_that_is_repeated_is_one_all_the_same() -> None:
     play = Play().wanting(a_pod())
-    for _ in range(3):
-        play.later(30)
-        end(play, PROBE)
-    play.later(30)
+    started_at_once(play, 3)
     play.fail["KillContainer"] = ("Unavailable", "away")
     end(play, PROBE)
     assert play.running("u1") == [("c", 3)]
@@ -180,31 +180,21 @@ def test_a_sidecar_is_no_exception() -> None:
     assert play.running("u1").count(("c", 0)) == 1
 
 
-def lose_sandbox(play: Play) -> None:
-    """Its pause process dies; the containers run on."""
-    play.sandboxes["u1"][-1] = replace(play.sandboxes["u1"][-1], state=SandboxState.NOTREADY)
-    play.observe("u1")
-
-
 def test_what_is_stopped_with_its_sandbox_starts_in_the_same_sync() -> None:
     play = Play().wanting(a_pod())
     waits = []
     for _ in range(6):
         play.later(30)
-        lose_sandbox(play)
+        end(play, SANDBOX)
         waits.append(wait(play))
     assert waits == [0, 0, 0, 0, 40, 80]
 
 
 def test_also_when_it_could_not_be_stopped_at_once() -> None:
     play = Play().wanting(a_pod())
-    for _ in range(3):
-        play.later(30)
-        lose_sandbox(play)
-        assert wait(play) == 0
-    play.later(30)
+    started_at_once(play, 3, SANDBOX)
     play.fail["KillPod"] = ("Unavailable", "away")
-    lose_sandbox(play)
+    end(play, SANDBOX)
     assert play.running("u1") == [("c", 3)]
     play.later(1)
     assert play.running("u1") == [("c", 4)], "the sync that kills it starts the next one"
@@ -216,7 +206,7 @@ def test_but_behind_init_containers_in_a_later_one() -> None:
     waits = []
     for _ in range(4):
         play.later(30)
-        lose_sandbox(play)
+        end(play, SANDBOX)
         play.exit("u1", 0, "i")
         waits.append(wait(play))
     assert waits == [0, 10, 20, 40]
@@ -224,12 +214,9 @@ def test_but_behind_init_containers_in_a_later_one() -> None:
 
 def test_a_sandbox_that_cannot_be_made_ends_the_sync() -> None:
     play = Play().wanting(a_pod())
-    for _ in range(2):
-        play.later(30)
-        lose_sandbox(play)
-    play.later(30)
+    started_at_once(play, 2, SANDBOX)
     play.fail["RunPodSandbox"] = ("Unknown", "no network")
-    lose_sandbox(play)
+    end(play, SANDBOX)
     assert wait(play) == 10
 
 
