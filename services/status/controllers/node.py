@@ -49,7 +49,7 @@ from shared.time.timestamps import rfc3339
 log = logging.getLogger(__name__)
 
 FACTS_TIMEOUT_SECONDS = 5.0  # facts that have not arrived by then are left out of the first status
-NETWORK_TIMEOUT_SECONDS = 3.0  # for the resolver; the addresses known before stay meanwhile
+NETWORK_TIMEOUT_SECONDS = 3.0  # for the resolver; the first status is then written without addresses
 RETRY_SECONDS = 10.0  # until the next sync after one whose tries all failed, unless a period is shorter
 TROUBLE = "node status"
 
@@ -118,7 +118,6 @@ class Node:
             self._startup.show()
             await self._first_facts()
             while True:
-                self._urgent.clear()
                 self._is_compared = False
                 self._is_compared = await self._sync()
                 await self._pause(self._is_compared)
@@ -169,6 +168,7 @@ class Node:
         """Report the node, if that is needed; return False if all tries failed."""
         await self._look_at_network()
         self._devices = await self._host.devices()
+        self._urgent.clear()  # all other facts are read from here on
         failure: ApiError | None = None
         for attempt in range(MAX_ATTEMPTS):
             try:
@@ -297,17 +297,26 @@ class Node:
         )
 
     async def _look_at_network(self) -> None:
-        """Read the present addresses. A resolver that hangs delays no other work, and gets only one request at a
-        time."""
-        if self._looking is None:
-            name = "" if any(ip.strip("0.:") for ip in self._config.node_ips) else self._config.node_name
-            self._looking = asyncio.create_task(self._host.network(name), name="node addresses")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(NETWORK_TIMEOUT_SECONDS):
-                await asyncio.wait({self._looking})
-        if self._looking.done():
-            looked, self._looking = self._looking, None
-            self._network = looked.result()
+        """Begin to read the present addresses. Only the first status waits for them; a later one has those that are
+        known, and one with other addresses follows. A resolver that hangs gets only one request at a time."""
+        if self._looking is not None:
+            return
+        is_first = self._network is None
+        name = "" if any(ip.strip("0.:") for ip in self._config.node_ips) else self._config.node_name
+        self._looking = asyncio.create_task(self._host.network(name), name="node addresses")
+        self._looking.add_done_callback(self._looked)
+        if is_first:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(NETWORK_TIMEOUT_SECONDS):
+                    await asyncio.wait({self._looking})
+
+    def _looked(self, looking: "asyncio.Task[HostNetwork]") -> None:
+        self._looking = None
+        if looking.cancelled():
+            return
+        before, self._network = self._network, looking.result()
+        if before is None or not self._network.has_same_addresses(before):
+            self._now()
 
     def _name_problems(self, problems: tuple[str, ...]) -> None:
         if problems != self._problems:

@@ -42,6 +42,11 @@ class HostNetwork(Struct, frozen=True, kw_only=True):
     resolved: tuple[str, ...] = ()
     default_routes: tuple[str, ...] = ()
 
+    def has_same_addresses(self, other: "HostNetwork") -> bool:
+        """Return whether the addresses are the same; a resolver may give those of a name in another order each time."""
+        mine, theirs = ((one.assigned, set(one.resolved), one.default_routes) for one in (self, other))
+        return mine == theirs
+
 
 class NodeIdentity(Struct, frozen=True, kw_only=True):
     """The configured facts of the node; they do not change while the process runs."""

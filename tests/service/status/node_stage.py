@@ -98,7 +98,7 @@ class StillHost:
             machine_id="m", system_uuid="s", boot_id="b1", kernel_version="6.1", os_image="Debian"
         )
         self.addresses = HostNetwork(assigned=frozenset({"192.0.2.7"}), default_routes=("192.0.2.7",))
-        self.resolver_hangs = False
+        self.resolver_seconds = 0.0  # until it answers
         self.device_resources: frozenset[str] = frozenset()
 
     async def devices(self) -> frozenset[str]:
@@ -111,8 +111,8 @@ class StillHost:
         return self.facts
 
     async def network(self, name: str) -> HostNetwork:
-        if self.resolver_hangs:
-            await asyncio.Event().wait()
+        if self.resolver_seconds:
+            await asyncio.sleep(self.resolver_seconds)
         return self.addresses
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from bus.messages.pleg import NodeImage, NodeImages
 from bus.messages.podsync import NodePressure
+from services.status.core.node_facts import HostNetwork
 from shared.model.frozen_copy import replace
 from tests.fakes.api_resources import V1_20
 from tests.service.status.node_stage import DISK_PRESSURE, NAME, NODE, WELL, NodeStage, node_stage
@@ -319,12 +320,27 @@ async def test_a_reboot_is_recorded_once(stage: NodeStage) -> None:
     assert stage.node["status"]["nodeInfo"]["bootID"] == "b2"
 
 
-async def test_a_resolver_that_hangs_delays_nothing_for_long(stage: NodeStage) -> None:
-    stage.host.resolver_hangs = True
+async def test_a_resolver_that_hangs_delays_the_first_status_alone(stage: NodeStage) -> None:
+    stage.host.resolver_seconds = 15.0
     await stage.start()
     await stage.until(stage.ready, within=5)
-    await stage.pass_time(60)
+    stage.pressure.put("node", NodePressure(conditions=(DISK_PRESSURE,)))
+    assert await stage.until(lambda: stage.condition("DiskPressure")["status"] == "True", within=10) < 0.5
     assert "addresses" not in stage.node["status"]
+    await stage.until(lambda: "addresses" in stage.node["status"], within=15)
+
+
+async def test_addresses_that_a_slow_resolver_gives_are_shown_as_soon_as_it_answers(stage: NodeStage) -> None:
+    await stage.start()
+    await stage.until(stage.ready, within=5)
+    await stage.pass_time(12)  # so that the next period begins at a known time
+    stage.host.resolver_seconds = 4.0
+    stage.host.addresses = HostNetwork(assigned=frozenset({"192.0.2.8"}), default_routes=("192.0.2.8",))
+    asked = len(stage.api.requests)
+    taken = await stage.until(lambda: stage.node["status"]["addresses"][0]["address"] == "192.0.2.8", within=15)
+    assert taken < 10.4 + 4.0
+    await stage.pass_time(20)
+    assert len(stage.node_requests(asked)) == 1
 
 
 async def test_a_node_object_with_odd_fields_stops_nothing(stage: NodeStage) -> None:

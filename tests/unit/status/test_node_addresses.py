@@ -4,6 +4,7 @@ import pytest
 
 from services.status.core.node_addresses import AddressError, node_addresses, provided_node_ip
 from services.status.core.node_facts import HostNetwork, NodeIdentity
+from shared.model.frozen_copy import replace
 
 HOST = HostNetwork(
     assigned=frozenset({"10.0.0.1", "10.0.0.2", "2001:db8::1"}), default_routes=("10.0.0.1", "2001:db8::1")
@@ -85,3 +86,16 @@ def test_before_the_cloud_provider_came_only_a_given_address_is_set() -> None:
 def test_the_annotation_names_the_given_addresses() -> None:
     assert provided_node_ip(identity("10.0.0.1", "2001:db8::1")) == "10.0.0.1,2001:db8::1"
     assert provided_node_ip(identity("::")) == provided_node_ip(identity()) == ""
+
+
+def test_addresses_that_a_resolver_gives_in_another_order_are_the_same() -> None:
+    host = HostNetwork(
+        assigned=frozenset({"10.0.0.1"}), resolved=("10.0.0.1", "10.0.0.2"), default_routes=("10.0.0.1",)
+    )
+    assert host.has_same_addresses(replace(host, resolved=("10.0.0.2", "10.0.0.1")))
+    others = (
+        replace(host, resolved=("10.0.0.2",)),
+        replace(host, assigned=frozenset()),
+        replace(host, default_routes=()),
+    )
+    assert not any(map(host.has_same_addresses, others))
