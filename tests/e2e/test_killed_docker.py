@@ -252,4 +252,6 @@ async def test_a_dockerd_that_hangs_is_named_and_pods_go_on_and_start_when_it_an
             world.docker.signal(signal.SIGCONT)
         await world.wait_served("runs", "later", seconds=2 * WAIT_SECONDS)
         assert (await world.wait_running("runs")).containers[0].id == before.id
-        assert world.log_of("pleg").count("the container runtime answers again") == 1
+        text = "the container runtime answers again"
+        await world.wait_for(lambda: text in world.log_of("pleg"), "pleg to log the return")
+        assert world.log_of("pleg").count(text) == 1

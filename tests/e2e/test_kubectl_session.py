@@ -55,7 +55,10 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
         serve = f"mkdir -p /tmp; exec nc -ll -p {ECHO_PORT} -e cat"
         memory = [{"name": "data", "emptyDir": {"medium": "Memory"}}]
         web = running.pod("web", "sh", "-c", serve, volumes=memory)
-        web["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+        web["spec"]["containers"][0] |= {
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            "readinessProbe": {"tcpSocket": {"port": ECHO_PORT}, "periodSeconds": 1},  # it runs before it listens
+        }
         pods = [web]
         for kind in KINDS:
             once = running.pod(f"once-{kind}", "sh", "-c", TICK_AND_RETURN_INPUT, restartPolicy="Never")

@@ -162,13 +162,19 @@ async def test_counters_never_fall_when_processes_are_killed(cluster: Cluster) -
 
 
 async def test_stacks_and_a_profile_of_every_real_process_and_the_nodes_logs(cluster: Cluster) -> None:
-    stacks = await asyncio.to_thread(raw, cluster, "debug/pprof/goroutine")
-    for service in SERVICES:
-        assert f"== {service} ==\nThread " in stacks
-    profiling = asyncio.create_task(asyncio.to_thread(raw, cluster, "debug/pprof/profile?seconds=5"))
-    while not profiling.done():  # a process without any work has no line in the profile, and this is work for each
-        await asyncio.to_thread(raw, cluster, "debug/pprof/goroutine")
-    profile = await profiling
-    assert {line.partition(";")[0] for line in profile.splitlines()} == set(SERVICES)
-    assert ";(" not in profile  # why a process has no profile
+    async def of_all() -> bool:  # each process has 5 s to answer
+        stacks = await asyncio.to_thread(raw, cluster, "debug/pprof/goroutine")
+        return all(f"== {service} ==\nThread " in stacks for service in SERVICES)
+
+    await cluster.wait_for(of_all, "the stacks of all processes", WAIT)
+
+    async def profiled() -> bool:
+        profiling = asyncio.create_task(asyncio.to_thread(raw, cluster, "debug/pprof/profile?seconds=5"))
+        while not profiling.done():  # a process without any work has no line in the profile, and this is work for each
+            await of_all()
+        profile = await profiling
+        why_not = ";(" in profile
+        return not why_not and {line.partition(";")[0] for line in profile.splitlines()} == set(SERVICES)
+
+    await cluster.wait_for(profiled, "a profile of all processes", WAIT)
     assert "<pre>" in await asyncio.to_thread(raw, cluster, "logs/")

@@ -157,5 +157,9 @@ async def test_prometheus_gets_container_sandbox_pod_and_machine_from_the_cadvis
     assert found["container_start_time_seconds"]["main", ""] > 0
     assert found["machine_cpu_cores"]["pod", ""] >= 1
     assert found["container_scrape_error"]["pod", ""] == 0
-    root = families(cluster, "metrics/cadvisor")["container_memory_working_set_bytes"]
-    assert next(sample.value for sample in root.samples if sample.labels["id"] == "/") > 0
+
+    def read_root() -> dict[str, float]:
+        family = families(cluster, "metrics/cadvisor").get("container_memory_working_set_bytes")
+        return {sample.labels["id"]: sample.value for sample in family.samples} if family is not None else {}
+
+    assert (await until(read_root, lambda found: "/" in found))["/"] > 0  # pleg has 5 s to answer
