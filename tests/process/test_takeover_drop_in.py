@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.machines.systemd_machine import SystemdMachine
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
@@ -41,7 +42,7 @@ from services.cli.takeover.plan import Intent, Step, intent_after
 from services.cli.takeover.record import Record, RecordFile
 from services.cli.takeover.unit import UNIT, loaded_kubelet
 
-directory, lacks, *commands = sys.argv[1:]
+directory, lacks, seconds, *commands = sys.argv[1:]
 program = directory + "/bulkhead/kubelet"
 target = Target(program=program, config=None, run_dir=directory, needs_api_server=False)
 
@@ -53,7 +54,8 @@ def run(intent):
     file = RecordFile(Path(directory) / "state")
     unit, record = control.read_unit(UNIT), file.load()
     first = Record(intent=intent, step=Step.WRITE, words=(unit.program, *unit.words))
-    operation = Operation(Node(target, file), record or first, 1.0, lambda line: print(line, file=sys.stderr))
+    node = Node(target, file)
+    operation = Operation(node, record or first, float(seconds), lambda line: print(line, file=sys.stderr))
     match intent_after(record.intent if record and not record.done else None, intent):
         case Intent.TAKEOVER:
             outcome = operation.take_over()
@@ -108,7 +110,8 @@ def machine(booted: SystemdMachine, request: pytest.FixtureRequest) -> Iterator[
 
 def run(machine: SystemdMachine, *commands: str, lacks: str = "") -> list[list[Any]]:
     """What each command ends with. `lacks`: why the node is not ready under Bulkhead."""
-    inside = machine.inside(sys.executable, "-c", _COMMANDS, str(machine.directory), lacks, *commands)
+    seconds = "1" if lacks else f"{WAIT_SECONDS:g}"  # that a kubelet has to become ready
+    inside = machine.inside(sys.executable, "-c", _COMMANDS, str(machine.directory), lacks, seconds, *commands)
     environment = {"PATH": "/usr/bin:/bin", "CRASH_AT": f"@{machine.directory}/crash", "PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run(inside, capture_output=True, text=True, check=False, cwd=CHECKOUT, env=environment)
     print(done.stderr)

@@ -103,6 +103,7 @@ class Operation:
         """Return to the unit's own kubelet, also where nothing can be saved."""
         self._node.ignore_interrupts()
         self._record = replace(self._record, reason=self._record.reason or reason)
+        stopped = self._began is not None  # by the takeover: systemd may start it again without another restart
         try:
             failed = self._reach(Intent.ROLL_BACK)
             if not failed:
@@ -112,7 +113,7 @@ class Operation:
         if failed:
             line = f"{reason}; the roll-back is not complete: {failed} (bulkhead give-back completes it)"
             return Outcome(code=INCOMPLETE, line=line, seconds=self._seconds())
-        if self._began is None and code == ROLLED_BACK:
+        if not stopped and self._began is None and code == ROLLED_BACK:
             code = REFUSED  # the unit's own kubelet was never stopped
         return Outcome(code=code, line=reason, seconds=self._seconds())
 

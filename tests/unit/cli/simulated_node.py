@@ -17,7 +17,8 @@ class Machine:
     """What outlives the command. `works`: the kubelets that become ready; `overridden`: a later drop-in names its own
     program; `fault`: a kubelet that is started meanwhile does not become ready, also after the fault is corrected;
     `notices`: systemd answers NeedDaemonReload=yes once the drop-in has changed; without a directory for drop-ins in
-    /etc when it loaded the unit, as on a node of kubeadm 1.29 or newer, it answers no."""
+    /etc when it loaded the unit, as on a node of kubeadm 1.29 or newer, it answers no; `prepares`: the unit has
+    commands before its main process, which take until the next reload."""
 
     record: Record | None = None
     drop_in: tuple[str, ...] | None = None
@@ -31,6 +32,7 @@ class Machine:
     notices: bool = False
     always_needs_reload: bool = False
     end_seconds: float = 0.0  # of a kubelet that is restarted
+    prepares: bool = False
     starts: list[Kubelet] = field(default_factory=list)
 
     @property
@@ -40,8 +42,17 @@ class Machine:
 
     def start(self) -> None:
         """systemd's restart: the unit has one main process, so the earlier one has ended before."""
+        if self.prepares and self.running is not Kubelet.NONE:
+            self.running = Kubelet.NONE
+            return
         self.running, self.started_with_fault = self.loaded, self.fault
         self.starts.append(self.running)
+
+    def reload(self) -> None:
+        """systemd reads the files; a start that is in progress goes on with what they say."""
+        self.loaded = self.on_disk
+        if self.running is Kubelet.NONE:
+            self.start()
 
     def boot(self) -> None:
         """The machine restarts."""
@@ -91,7 +102,7 @@ class SimulatedNode:
         self._change("remove", lambda: self._set(drop_in=None))
 
     def reload(self) -> None:
-        self._change("reload", lambda: self._set(loaded=self.machine.on_disk))
+        self._change("reload", self.machine.reload)
 
     def restart(self) -> None:
         self._restarted = self._now

@@ -191,6 +191,15 @@ def test_a_node_that_does_not_become_ready_is_rolled_back_at_the_deadline() -> N
     assert node.calls.count("wait") == 10
 
 
+def test_a_kubelet_that_was_stopped_and_comes_back_without_another_restart_is_rolled_back_to() -> None:
+    """The commands before the main process last until the drop-in is gone."""
+    machine = Machine(prepares=True)
+    outcome, node = run(Intent.TAKEOVER, machine)
+    assert (outcome.code, node.calls.count("restart")) == (ROLLED_BACK, 1)
+    assert is_given_back(machine)
+    assert machine.starts == [Kubelet.OWN]
+
+
 def test_the_end_of_the_earlier_kubelet_is_not_counted_up_to_two_minutes() -> None:
     machine = Machine(end_seconds=100.0)
     assert run(Intent.TAKEOVER, machine)[0].code == DONE
