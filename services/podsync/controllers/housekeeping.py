@@ -18,6 +18,7 @@ from services.podsync.controllers.log_rotation import LogRotation
 from services.podsync.controllers.memory_throttles import MemoryThrottles, Running
 from services.podsync.controllers.node_cgroups import NodeCgroups
 from services.podsync.controllers.process_placement import ProcessPlacement
+from services.podsync.controllers.runtime_answers import RuntimeAnswers
 from services.podsync.core.images.image_collection import names_of
 from services.podsync.core.log_rotation import LogLimits, is_ours_alone, written_logs
 from services.podsync.core.machine import PodSync
@@ -48,13 +49,14 @@ class Housekeeping:
         self._core, self._trouble = core, trouble
         self.all_known = asyncio.Event()
         self._all_observed = asyncio.Event()  # whether this process has seen in the runtime each pod that may run
-        self._cgroups = NodeCgroups(calls.cgroups, config, core.active_pods, self._known, events.record, trouble)
+        answers, record = RuntimeAnswers(context.bus), events.record
+        self._cgroups = NodeCgroups(calls.cgroups, config, core.active_pods, self._known, record, trouble, answers)
         self._throttles = MemoryThrottles(calls.cgroups, runtime, self._running)
         self._placement = ProcessPlacement(config, calls.cgroups.hierarchies, trouble)
         limits = LogLimits(size=config.container_log_max_size, files=config.container_log_max_files)
         self._rotation = LogRotation(runtime, clock, limits, config.container_log_max_workers, self._written_logs)
         self._images = calls.pulls.access
-        self.image_collection = ImageCollection(context, runtime, self._used_images, events.record)
+        self.image_collection = ImageCollection(context, runtime, self._used_images, record, answers)
         # The embedded containerd does not pin its sandbox image, and has no registry to pull it from again.
         embedded = config.embedded_containerd
         self._sandbox_images = names_of(embedded.sandbox_image) if embedded is not None else set()

@@ -5,12 +5,11 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Set
 
-from bus.interface import Change, NoAnswerError, Put, RequestRefusedError
+from bus.interface import NoAnswerError, RequestRefusedError
 from bus.messages.event import KubeEvent
-from bus.messages.pleg import NodeObserved
-from bus.messages.streams import NODE_OBSERVED
 from bus.messages.usage import FoundUsage, GetUsage
 from services.frame.launch import Context
+from services.podsync.controllers.runtime_answers import RuntimeAnswers
 from services.podsync.core.images.image_collection import (
     Histories,
     ImageGCPolicy,
@@ -41,9 +40,10 @@ class ImageCollection:
         runtime: Runtime,
         used: Callable[[], Set[str] | None],
         record: Callable[[KubeEvent], object],
+        answers: RuntimeAnswers,
     ) -> None:
         config, self._clock, self._bus = context.config, context.clock, context.bus
-        self._runtime, self._used, self._record = runtime, used, record
+        self._runtime, self._used, self._record, self._answers = runtime, used, record, answers
         self._node_name = config.node_name
         self._policy = ImageGCPolicy(
             minimum_age=config.image_minimum_gc_age,
@@ -56,35 +56,18 @@ class ImageCollection:
         self._histories: Histories = {}
         self._failed_before = False
         self._one_at_a_time = asyncio.Lock()
-        self._runtime_answers = asyncio.Event()
-        self._bus.follow(NODE_OBSERVED, self._on_node)
-
-    def _on_node(self, change: Change[NodeObserved]) -> None:
-        if isinstance(change, Put) and change.value.runtime_reachable:
-            self._runtime_answers.set()
 
     async def run(self) -> None:
         """List the images as soon as the runtime answers, because the age of an image counts from the first list that
         has it. Collect a minute later, then every 5 min, until cancelled."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_SECONDS):  # after which the first collection lists them
-                await self._list_first()
+                images, _ = await self._answers.repeat(self._look)
+                log.info("the runtime has %d images", len(images))
         await asyncio.sleep(FIRST_SECONDS)
         while True:
             await self.collect()
             await asyncio.sleep(COLLECT_SECONDS)
-
-    async def _list_first(self) -> None:
-        """List the images, again each time that pleg has had an answer of the runtime, until there is a list."""
-        while True:
-            self._runtime_answers.clear()
-            try:
-                images, _ = await self._look()
-            except RuntimeCallError:
-                await self._runtime_answers.wait()
-            else:
-                log.info("the runtime has %d images", len(images))
-                return
 
     async def remove_unused(self) -> None:
         """Remove all unused images, as a full filesystem demands before a pod is evicted (node.md 5.4)."""

@@ -12,6 +12,7 @@ from bus.messages.event import KubeEvent
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.node_facts_reader import kernel_version, read_node_capacity
 from services.podsync.adapters.pod.pod_directories import has_volumes
+from services.podsync.controllers.runtime_answers import RuntimeAnswers
 from services.podsync.core.cgroups.memory_qos import compatibility_warning
 from services.podsync.core.cgroups.node_cgroup import (
     Reservation,
@@ -22,7 +23,6 @@ from services.podsync.core.cgroups.node_cgroup import (
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from shared.config.effective import EffectiveConfig
 from shared.config.gate_releases import enabled
-from shared.cri.interface import RuntimeCallError
 from shared.host.cgroup_name import SYSTEMD
 from shared.model.objects import Object
 from shared.pods.directory import pod_directory
@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 
 LOOP_SECONDS = 60.0
 ORPHAN_SECONDS = 2.0
-RUNTIME_SECONDS = 2.0  # until the next request to a runtime that does not answer, as in the kubelet
 
 
 class NodeCgroups:
@@ -47,9 +46,11 @@ class NodeCgroups:
         known: Callable[[], Set[str] | None],
         record: Callable[[KubeEvent], object],
         trouble: Callable[[str, str | None], None],
+        answers: RuntimeAnswers,
     ) -> None:
         self._cgroups, self._config, self._root_dir = pod_cgroups, config, Path(config.root_dir)
         self._active_pods, self._known, self._record, self._trouble = active_pods, known, record, trouble
+        self._answers = answers
         # An agent with an embedded containerd may run beside a kubelet, whose pods are in the same kubepods then.
         self.removes_orphans = config.embedded_containerd is None or bool(config.cgroup_root.strip("/"))
         self._enforced = False
@@ -70,7 +71,7 @@ class NodeCgroups:
             if warning is not None:
                 log.warning("%s", warning)
         try:
-            await self._wait_for_runtime()
+            await self._answers.repeat(self._cgroups.driver)  # from which the names of cgroups follow
             async with asyncio.TaskGroup() as loops:
                 loops.create_task(self._repeat(LOOP_SECONDS, self.write_all))
                 if self.removes_orphans:
@@ -80,16 +81,6 @@ class NodeCgroups:
         finally:
             for task in self._under_way.values():
                 task.cancel()
-
-    async def _wait_for_runtime(self) -> None:
-        """Wait until the runtime reports its cgroup driver, from which the names of cgroups follow."""
-        while True:
-            try:
-                await self._cgroups.driver()
-            except RuntimeCallError:
-                await asyncio.sleep(RUNTIME_SECONDS)
-            else:
-                return
 
     async def _repeat(self, seconds: float, turn: Callable[[], Awaitable[None]]) -> None:
         """Run the turn every `seconds`; a bug in one turn must not end the next ones."""

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-from bus.messages.pleg import NodeObserved
 from shared.cri.interface import ImageStatus
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.test_eviction import MIB, PressedStage, pressed_stage
 
 YOUNG = 120.0  # seconds; images that are not older stay
-FOREVER = -1  # as the number of calls that fail
 
 
 def runtime_with(*sizes: int) -> FakeRuntime:
@@ -48,32 +46,6 @@ async def test_the_images_are_listed_at_the_start_from_which_their_age_counts(tm
         stage.network.clock.advance(2.0)
         await stage.podsync.housekeeping.image_collection.remove_unused()
         assert "old0:1" not in stage.runtime.images
-
-
-async def test_a_runtime_that_did_not_answer_at_the_start_is_asked_again_once_pleg_has_had_an_answer(
-    tmp_path: Path,
-) -> None:
-    runtime = runtime_with(60)
-    runtime.fail("ListImages", "Unavailable", "no socket", times=FOREVER)
-
-    def asked() -> int:
-        return sum(call.method == "ListImages" for call in runtime.calls)
-
-    async with pressed_stage(tmp_path, runtime) as stage:
-        await stage.until(asked)
-        await stage.network.settle()
-        before = asked()
-        stage.node.put("node", NodeObserved(observed_at=2.0, runtime_reachable=False))
-        await stage.network.settle()
-        assert asked() == before
-        for more in (1, 2):  # of which the runtime answers the second
-            stage.node.put("node", NodeObserved(observed_at=2.0 + more, runtime_reachable=True))
-            await stage.network.settle()
-            assert asked() == before + more
-            runtime.clear_faults()
-        stage.node.put("node", NodeObserved(observed_at=5.0, runtime_reachable=True))
-        await stage.network.settle()
-        assert asked() == before + 2
 
 
 async def test_a_young_image_stays_and_the_second_failure_is_an_event(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from bus.messages.event import KubeEvent
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.controllers.node_cgroups import NodeCgroups
+from services.podsync.controllers.runtime_answers import RuntimeAnswers
 from services.podsync.core.cgroups.node_cgroup import NodeCapacity, kubepods_values
 from services.podsync.core.cgroups.pod_cgroup import UNLIMITED_HUGEPAGES, CgroupValues
 from services.podsync.core.node.node_facts import NodeFacts
@@ -17,6 +18,7 @@ from shared.cri.interface import RuntimeCallError
 from shared.metrics.registry import Registry
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.unit.podsync.cgroups.test_cgroups import v1
 
 GIB = 1 << 30
@@ -117,6 +119,7 @@ class Stage:
         self.known: set[str] | None = set()
         self.events: list[KubeEvent] = []
         self.troubles: dict[str, str | None] = {}
+        self.network = MemoryNetwork()
         places: dict[str, Any] = {name: str(root / name) for name in ("run_dir", "log_dir", "cert_dir")}
         effective = EffectiveConfig(
             node_name="n1",
@@ -133,6 +136,7 @@ class Stage:
             lambda: self.known,
             self.events.append,
             lambda name, line: self.troubles.update({name: line}),
+            RuntimeAnswers(self.network.bus("podsync")),
         )
 
     def make(self, *names: str) -> None:
