@@ -30,6 +30,14 @@ class StandIn:
     bodies: list[bytes] = field(default_factory=list)
     peers: list[Any] = field(default_factory=list)  # certificate subjects of the clients
 
+    def always(self, answer: Callable[[], web.StreamResponse]) -> None:
+        """Give each request a response of its own."""
+
+        async def handler(_: web.Request) -> web.StreamResponse:
+            return answer()
+
+        self.handler = handler
+
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Note the request and pass it on."""
         self.requests.append(request)

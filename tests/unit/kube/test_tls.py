@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from shared.kube.client import KubeClient
 from shared.kube.interface import ApiUnreachableError
-from tests.unit.kube.stand_in import client_of, put_credentials, serving
+from tests.unit.kube.stand_in import StandIn, client_of, put_credentials, serving
 from tests.unit.kube.tls_world import Authority, Pair, write_pair
 
 CA, STRANGER = Authority(), Authority("stranger")
@@ -121,12 +122,11 @@ async def test_a_client_certificate_the_server_does_not_know_names_the_remedy(tm
         await refusing
 
 
-async def test_a_port_that_speaks_no_tls(tmp_path: Path) -> None:
-    async with serving() as server, client_of(tmp_path) as client:
-        server.handler = good
-        put_credentials(tmp_path, 1, server.url.replace("http", "https"), ca_file=CA.pem)
-        with pytest.raises(ApiUnreachableError, match=r"TLS failed: .*is it a TLS port"):
-            await client.get("/x")
+async def test_a_port_that_speaks_no_tls(server: StandIn, client: KubeClient, tmp_path: Path) -> None:
+    server.handler = good
+    put_credentials(tmp_path, 1, server.url.replace("http", "https"), ca_file=CA.pem)
+    with pytest.raises(ApiUnreachableError, match=r"TLS failed: .*is it a TLS port"):
+        await client.get("/x")
 
 
 async def test_a_listener_that_never_speaks_is_given_up(tmp_path: Path) -> None:
