@@ -13,7 +13,9 @@ from xmlrpc.client import ServerProxy
 from supervisor.xmlrpc import SupervisorTransport
 
 from bus.lock import ServiceLock
+from bus.manifest import read_manifest
 from tests.support.agents import evidence
+from tests.support.agents.bus_client import next_beat
 from tests.support.agents.kept_machine import KEPT_MACHINE
 from tests.support.agents.preloaded import Preloaded
 from tests.support.agents.supervisord_start import start_supervisord
@@ -51,6 +53,12 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+async def troubles(agent: "Agent") -> str:
+    """The troubles of bootstrap."""
+    beat = await next_beat(read_manifest(agent.run_dir), "bootstrap")
+    return "; ".join(beat.troubles)
 
 
 class Agent:

@@ -12,8 +12,8 @@ import pytest
 from bus.manifest import read_manifest
 from bus.messages.bootstrap import CredentialsRenewal, RenewCredentials
 from shared.kube.credentials import Credentials, load_credentials
-from tests.process.supervised import CHECKOUT, Agent, eventually
-from tests.support.agents.bus_client import ask_once, next_beat
+from tests.process.supervised import CHECKOUT, Agent, eventually, troubles
+from tests.support.agents.bus_client import ask_once
 from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.bootstrap.kubeconfigs import exec_output, kubeconfig, plugin, write
 from tests.unit.kube.tls_world import Authority, write_pair
@@ -76,11 +76,6 @@ def token(agent: Agent) -> str:
         return Path(load_credentials(agent.run_dir).token_file).read_text()
     except FileNotFoundError:
         return ""
-
-
-async def troubles(agent: Agent) -> str:
-    beat = await next_beat(read_manifest(agent.run_dir), "bootstrap")
-    return "; ".join(beat.troubles)
 
 
 async def until_troubles(agent: Agent, line: str) -> None:

@@ -8,9 +8,11 @@ import pytest
 from services.server.adapters import accepting, http_limits
 from services.server.core.listening import connections
 from services.server.core.listening.connections import ConnectionLimits
-from tests.process.tls_site import Connection, Site, on_both_loops
+from tests.process.tls_site import Connection, Site
 from tests.service.server.running import Running
 from tests.support.waits.deadline import WAIT_SECONDS
+
+pytestmark = pytest.mark.both_loops
 
 LIMITS = ConnectionLimits(
     unauthorized=20,
@@ -42,7 +44,6 @@ async def ended(reader: asyncio.StreamReader) -> None:
             return
 
 
-@on_both_loops
 @pytest.mark.parametrize("sent", [b"", HELLO])
 async def test_a_handshake_that_does_not_come_is_not_waited_for(
     site: Site, sent: bytes, monkeypatch: pytest.MonkeyPatch
@@ -57,7 +58,6 @@ async def test_a_handshake_that_does_not_come_is_not_waited_for(
                 await asyncio.sleep(0)
 
 
-@on_both_loops
 async def test_a_head_that_does_not_come_is_not_waited_for(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "MAX_HEAD_SECONDS", 0.3)
     async with site.running() as server:
@@ -67,7 +67,6 @@ async def test_a_head_that_does_not_come_is_not_waited_for(site: Site, monkeypat
         writer.close()
 
 
-@on_both_loops
 async def test_a_head_that_is_too_large_gets_431(site: Site) -> None:
     async with site.running() as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.config.port, ssl=site.client()["ssl"])
@@ -77,7 +76,6 @@ async def test_a_head_that_is_too_large_gets_431(site: Site) -> None:
         writer.transport.abort()
 
 
-@on_both_loops
 @pytest.mark.parametrize("sent", [b"", HELLO])
 async def test_connections_that_wait_end_for_those_that_ask(site: Site, sent: bytes) -> None:
     async with site.running() as server:
@@ -97,7 +95,6 @@ async def test_connections_that_wait_end_for_those_that_ask(site: Site, sent: by
         await stays.close()
 
 
-@on_both_loops
 async def test_anonymous_requests_do_not_keep_a_connection_open(site: Site) -> None:
     async with site.running(anonymous_auth=True) as server:
         nameless, admin = site.client()["ssl"], site.client(site.admin)["ssl"]
@@ -112,7 +109,6 @@ async def test_anonymous_requests_do_not_keep_a_connection_open(site: Site) -> N
             await connection.close()
 
 
-@on_both_loops
 async def test_a_hundred_handshakes_at_once_all_come_to_an_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     many = ConnectionLimits(unauthorized=200, unauthorized_of_address=150, unauthorized_bytes=1 << 20)
     monkeypatch.setattr(connections, "MAIN", many)

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from bus.manifest import read_manifest
 from shared.kube.credentials import load_credentials
 from tests.fakes.api_http import HttpApiServer
-from tests.process.supervised import Agent, eventually
-from tests.support.agents.bus_client import next_beat
+from tests.process.supervised import Agent, eventually, troubles
 from tests.unit.bootstrap.kubeconfigs import encoded, exec_output, inline, kubeconfig, plugin, write
 from tests.unit.kube.tls_world import Authority, write_pair
 
@@ -75,11 +73,6 @@ def test_a_first_start_ends_with_one_line(agent: Agent, spoil: Callable[[Agent],
     assert message.startswith("bulkhead bootstrap: ")
     assert line.format(agent.home) in message
     assert "Traceback" not in (agent.log_dir / "bootstrap.log").read_text()
-
-
-async def troubles(agent: Agent) -> str:
-    beat = await next_beat(read_manifest(agent.run_dir), "bootstrap")
-    return "; ".join(beat.troubles)
 
 
 async def wait_trouble(agent: Agent, line: str) -> None:

@@ -1,7 +1,6 @@
 """A start of the executable `kubelet` on a machine with the kernel settings of a Debian, which are files of the test
 in a mount namespace: they get the values of a kubelet, or the start is refused in one line."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,12 +24,6 @@ for setting in {settings}; do
 done
 exec "$@"
 """.format(settings=" ".join(KERNEL_SETTINGS))
-
-
-@pytest.fixture
-def kubelet() -> Iterator[Kubelet]:
-    with Kubelet() as kubelet:
-        yield kubelet
 
 
 def start(kubelet: Kubelet, *flags: str, mode: str = "rw") -> dict[str, Path]:

@@ -7,7 +7,6 @@ import signal
 import socket
 import stat
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -28,12 +27,6 @@ from tools.leftovers import agent_processes_of
 RECORD = re.compile(
     r'^E\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ (?:kubelet|bootstrap)/\w+\.py:\d+\] "command failed" err="(.*)"$'
 )
-
-
-@pytest.fixture
-def kubelet() -> Iterator[Kubelet]:
-    with Kubelet() as kubelet:
-        yield kubelet
 
 
 def run(*flags: str, home: Path, **environment: str) -> "subprocess.CompletedProcess[str]":

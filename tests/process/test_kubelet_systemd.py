@@ -19,12 +19,6 @@ TRIES = 3
 
 
 @pytest.fixture
-def kubelet() -> Iterator[Kubelet]:
-    with Kubelet() as kubelet:
-        yield kubelet
-
-
-@pytest.fixture
 def manager(kubelet: Kubelet) -> Iterator[ServiceManager]:
     manager = ServiceManager(kubelet.home)
     kubelet.environment = {

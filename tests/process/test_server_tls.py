@@ -20,7 +20,6 @@ from tests.process.tls_site import (
     Site,
     handshake,
     key_pem,
-    on_both_loops,
     run,
     s_client,
     until_accepted,
@@ -29,12 +28,7 @@ from tests.service.server.running import POD
 from tests.support.waits.deadline import WAIT_SECONDS
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
-
-
-@on_both_loops
+@pytest.mark.both_loops
 async def test_a_client_certificate_of_the_ca_is_let_in(site: Site) -> None:
     async with site.running() as server:
         await server.node.run_pod()
@@ -112,7 +106,7 @@ async def issue_by_openssl(site: Site, name: str, digest: str) -> None:
     assert code == 0, output
 
 
-@on_both_loops
+@pytest.mark.both_loops
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_certificate_that_the_client_ca_does_not_verify_ends_the_handshake(
     site: Site, version: ssl.TLSVersion, caplog: pytest.LogCaptureFixture
@@ -164,7 +158,7 @@ async def test_intermediates_count_that_the_client_sends_or_the_ca_file_holds(
         assert await handshake(server, site.client(site.admin, version)["ssl"]) == "TLSV1_ALERT_UNKNOWN_CA"
 
 
-@on_both_loops
+@pytest.mark.both_loops
 async def test_a_certificate_that_ends_during_a_connection_counts_no_more(site: Site) -> None:
     async with site.running() as server:
         brief = site.client_ca.issue(site.directory / "brief", "api-server", days=10 / 86400)
@@ -180,7 +174,7 @@ async def test_a_certificate_that_ends_during_a_connection_counts_no_more(site: 
         assert await handshake(server, site.client(brief)["ssl"]) == "SSLV3_ALERT_CERTIFICATE_EXPIRED"
 
 
-@on_both_loops
+@pytest.mark.both_loops
 async def test_a_certificate_verified_long_ago_is_verified_again_on_a_new_connection(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,7 +202,7 @@ async def test_clients_are_asked_for_a_certificate_of_any_authority(site: Site) 
         assert requested not in output
 
 
-@on_both_loops
+@pytest.mark.both_loops
 async def test_a_session_is_not_resumed_after_the_client_ca_changed(site: Site) -> None:
     # TLS 1.2 resumes by session id, which the ssl module cannot turn off on the server's side.
     context = site.client(site.admin, ssl.TLSVersion.TLSv1_2)["ssl"]
@@ -237,7 +231,7 @@ async def test_a_session_is_not_resumed_after_the_client_ca_changed(site: Site) 
                 await asyncio.to_thread(ask, session)
 
 
-@on_both_loops
+@pytest.mark.both_loops
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_handshake_that_lasts_while_the_client_ca_changes_lets_nobody_in(
     site: Site, version: ssl.TLSVersion, monkeypatch: pytest.MonkeyPatch

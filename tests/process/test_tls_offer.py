@@ -2,7 +2,6 @@
 
 import logging
 import ssl
-from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -11,11 +10,6 @@ from shared.errors import OperatorError
 from tests.process.tls_site import Site, s_client
 
 OLD = "ALL:@SECLEVEL=0"  # for the client, which refuses old versions by itself otherwise
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
 
 
 @pytest.fixture

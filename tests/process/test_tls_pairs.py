@@ -35,11 +35,6 @@ NO_FILES = {"tls_cert_file": "", "tls_private_key_file": ""}
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
-
-
-@pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bad file is reported sooner."""
     monkeypatch.setattr("services.server.adapters.tls._HALF_DONE_SECONDS", 0.2)

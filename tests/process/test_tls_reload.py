@@ -30,7 +30,6 @@ from tests.process.tls_site import (
     Site,
     handshake,
     key_pem,
-    on_both_loops,
     s_client,
     served_name,
     until_accepted,
@@ -41,11 +40,6 @@ from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS, measure_slownes
 
 CONNECTIONS = 50
 LOGS = f"/containerLogs/{NAMESPACE}/{POD}/{CONTAINER}?follow=true"
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
 
 
 def line(text: str) -> bytes:
@@ -59,7 +53,7 @@ async def asked(server: Running, context: ssl.SSLContext) -> Connection:
     return connection
 
 
-@on_both_loops
+@pytest.mark.both_loops
 async def test_fifty_connections_outlive_a_new_pair_and_a_client_ca_that_is_added(site: Site) -> None:
     new_ca = Authority("new clients")
     new_admin = new_ca.issue(site.directory / "new-admin", "api-server", "system:masters")
@@ -102,7 +96,7 @@ async def test_fifty_connections_outlive_a_new_pair_and_a_client_ca_that_is_adde
             await connection.close()
 
 
-@on_both_loops
+@pytest.mark.both_loops
 async def test_a_stream_under_way_goes_on_without_the_ca_that_let_it_in_and_its_connection_ends_with_it(
     site: Site,
 ) -> None:

@@ -3,18 +3,14 @@
 import asyncio
 import contextlib
 import datetime as dt
-import functools
-import inspect
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-import pytest
-import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -252,18 +248,3 @@ async def s_client(server: Running, *options: str) -> tuple[int, str]:
     """Exit code and output of an `openssl s_client` that connects to the main listener."""
     address = f"127.0.0.1:{server.config.port}"
     return await run("openssl", "s_client", "-connect", address, *options)
-
-
-def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Any:
-    """Run it on asyncio's own loop and on the service's, each of which makes TLS connections its own way."""
-
-    @functools.wraps(test)
-    def run(new_loop: Callable[[], asyncio.AbstractEventLoop], **arguments: Any) -> None:
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(test(**arguments))
-
-    signature = inspect.signature(test)
-    loop = inspect.Parameter("new_loop", inspect.Parameter.KEYWORD_ONLY)
-    run.__dict__["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), loop])
-    loops = [asyncio.new_event_loop, uvloop.new_event_loop]
-    return pytest.mark.parametrize("new_loop", loops, ids=["asyncio", "uvloop"])(run)

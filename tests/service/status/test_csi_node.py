@@ -61,9 +61,14 @@ class CsiStage:
         )
 
 
-async def test_the_csi_node_is_created_with_the_node_as_its_owner(stage: NodeStage) -> None:
-    csi = CsiStage(stage)
+@pytest.fixture
+async def csi(stage: NodeStage) -> CsiStage:
+    """The stage, on which status runs."""
     await stage.start()
+    return CsiStage(stage)
+
+
+async def test_the_csi_node_is_created_with_the_node_as_its_owner(csi: CsiStage, stage: NodeStage) -> None:
     await csi.until_drivers()
     owner = {"apiVersion": "v1", "kind": "Node", "name": NAME, "uid": stage.node["metadata"]["uid"]}
     assert csi.csi_node["metadata"]["ownerReferences"] == [owner]
@@ -73,10 +78,8 @@ async def test_the_csi_node_is_created_with_the_node_as_its_owner(stage: NodeSta
 
 
 async def test_drivers_are_in_the_csi_node_the_annotation_and_the_labels_until_they_are_deregistered(
-    stage: NodeStage,
+    csi: CsiStage, stage: NodeStage
 ) -> None:
-    csi = CsiStage(stage)
-    await stage.start()
     csi.plugins.mark_complete()
     csi.register(plugin("b.csi", "id-b", max_volumes=5, zone="z1", host="h"), plugin("a.csi", "id-a"))
     await csi.until_drivers("a.csi", "b.csi")
@@ -97,9 +100,7 @@ async def test_drivers_are_in_the_csi_node_the_annotation_and_the_labels_until_t
     await csi.until_drivers()
 
 
-async def test_nothing_is_taken_away_while_the_list_of_plugins_is_not_complete(stage: NodeStage) -> None:
-    csi = CsiStage(stage)
-    await stage.start()
+async def test_nothing_is_taken_away_while_the_list_of_plugins_is_not_complete(csi: CsiStage, stage: NodeStage) -> None:
     csi.register(plugin("a.csi"), plugin("b.csi"))
     await csi.until_drivers("a.csi", "b.csi")
     await stage.kill()
@@ -113,12 +114,10 @@ async def test_nothing_is_taken_away_while_the_list_of_plugins_is_not_complete(s
 
 @pytest.mark.long
 async def test_a_driver_whose_socket_is_absent_when_the_agent_starts_stays_until_it_is_deregistered(
-    stage: NodeStage,
+    csi: CsiStage, stage: NodeStage
 ) -> None:
     """Its registrar removed the socket when it ended: the Node keeps the driver's limit and topology until its pod runs
     again, as under the kubelet."""
-    csi = CsiStage(stage)
-    await stage.start()
     csi.register(plugin("a.csi", max_volumes=5), plugin("b.csi"))
     csi.plugins.mark_complete()
     await csi.until_drivers("a.csi", "b.csi")
@@ -134,9 +133,9 @@ async def test_a_driver_whose_socket_is_absent_when_the_agent_starts_stays_until
     await csi.until_drivers("b.csi")
 
 
-async def test_a_driver_that_is_deregistered_while_status_is_restarted_is_taken_away(stage: NodeStage) -> None:
-    csi = CsiStage(stage)
-    await stage.start()
+async def test_a_driver_that_is_deregistered_while_status_is_restarted_is_taken_away(
+    csi: CsiStage, stage: NodeStage
+) -> None:
     csi.register(plugin("a.csi"))
     csi.plugins.mark_complete()
     await csi.until_drivers("a.csi")
@@ -157,9 +156,9 @@ async def test_a_csi_node_of_an_earlier_node_is_created_again(stage: NodeStage) 
     assert csi.csi_node["metadata"]["uid"] != before
 
 
-async def test_a_csi_node_of_an_earlier_release_gets_the_annotation_and_keeps_others(stage: NodeStage) -> None:
-    csi = CsiStage(stage)
-    await stage.start()
+async def test_a_csi_node_of_an_earlier_release_gets_the_annotation_and_keeps_others(
+    csi: CsiStage, stage: NodeStage
+) -> None:
     await csi.until_drivers()
     await stage.kill()
     metadata = {**csi.csi_node["metadata"], "annotations": {"own": "x", MIGRATED: "kubernetes.io/rbd"}}
@@ -169,9 +168,9 @@ async def test_a_csi_node_of_an_earlier_release_gets_the_annotation_and_keeps_ot
     await stage.until(lambda: csi.csi_node["metadata"]["annotations"] == wanted, within=60)
 
 
-async def test_a_topology_that_contradicts_a_label_keeps_its_driver_out_and_no_other(stage: NodeStage) -> None:
-    csi = CsiStage(stage)
-    await stage.start()
+async def test_a_topology_that_contradicts_a_label_keeps_its_driver_out_and_no_other(
+    csi: CsiStage, stage: NodeStage
+) -> None:
     await csi.until_drivers()
     labels = {**stage.node["metadata"]["labels"], "topology.bad.csi/zone": "z1"}
     stage.api.put(NODE, {**stage.node, "metadata": {**stage.node["metadata"], "labels": labels}})
@@ -182,9 +181,7 @@ async def test_a_topology_that_contradicts_a_label_keeps_its_driver_out_and_no_o
 
 
 @pytest.mark.long
-async def test_an_outage_delays_the_csi_node_and_nothing_is_lost(stage: NodeStage) -> None:
-    csi = CsiStage(stage)
-    await stage.start()
+async def test_an_outage_delays_the_csi_node_and_nothing_is_lost(csi: CsiStage, stage: NodeStage) -> None:
     await csi.until_drivers()
     stage.api.down()
     csi.register(plugin("a.csi"))
@@ -193,18 +190,14 @@ async def test_an_outage_delays_the_csi_node_and_nothing_is_lost(stage: NodeStag
     await csi.until_drivers("a.csi")
 
 
-async def test_an_answer_that_is_lost_leads_to_the_same_csi_node(stage: NodeStage) -> None:
-    csi = CsiStage(stage)
-    await stage.start()
+async def test_an_answer_that_is_lost_leads_to_the_same_csi_node(csi: CsiStage, stage: NodeStage) -> None:
     await csi.until_drivers()
     stage.api.lose_answers(2)
     csi.register(plugin("a.csi", zone="z"))
     await csi.until_drivers("a.csi")
 
 
-async def test_a_restart_writes_nothing_that_is_there_already(stage: NodeStage) -> None:
-    csi = CsiStage(stage)
-    await stage.start()
+async def test_a_restart_writes_nothing_that_is_there_already(csi: CsiStage, stage: NodeStage) -> None:
     csi.register(plugin("a.csi", zone="z"))
     csi.plugins.mark_complete()
     await csi.until_drivers("a.csi")

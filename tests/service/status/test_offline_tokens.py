@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -131,11 +132,17 @@ class Node:
             await ended(self.running)
 
 
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    node = Node(tmp_path)
+    yield node
+    await node.stop()
+
+
 MOMENT = "2026-11-29T08:00:00Z"
 
 
-async def test_a_pod_from_the_record_gets_its_last_token_and_soon_asks_again(tmp_path: Path) -> None:
-    node = Node(tmp_path)
+async def test_a_pod_from_the_record_gets_its_last_token_and_soon_asks_again(node: Node) -> None:
     request, before = await node.keep_token()
     await node.reboot()
     asking = asyncio.create_task(node.volume.ask("status", request, IssuedToken, timeout=60))
@@ -152,27 +159,22 @@ async def test_a_pod_from_the_record_gets_its_last_token_and_soon_asks_again(tmp
     node.show(node.pod)
     renewed = await node.ask(request)
     assert renewed.token != before.token and renewed.lifetime > LIFETIME_SECONDS
-    await node.stop()
 
 
-async def test_a_pod_that_sources_does_not_publish_gets_the_error(tmp_path: Path) -> None:
-    node = Node(tmp_path)
+async def test_a_pod_that_sources_does_not_publish_gets_the_error(node: Node) -> None:
     request, _ = await node.keep_token()
     await node.reboot()
     assert "connection refused" in (await node.ask(request, seconds=7.0)).error
-    await node.stop()
 
 
 @pytest.mark.long
-async def test_an_expired_token_is_given_too_so_that_its_pod_starts(tmp_path: Path) -> None:
-    node = Node(tmp_path)
+async def test_an_expired_token_is_given_too_so_that_its_pod_starts(node: Node) -> None:
     request, before = await node.keep_token()
     node.network.clock.advance(4000.0)
     await node.reboot()
     node.show(node.pod, MOMENT)
     after = await node.ask(request)
     assert after.token == before.token and not after.error and after.lifetime == LIFETIME_SECONDS
-    await node.stop()
 
 
 @pytest.mark.parametrize("why", ["age", "refusal"])
@@ -198,8 +200,7 @@ async def test_no_token_of_the_record_is_given_once_it_is_too_old_or_the_node_is
     await node.stop()
 
 
-async def test_a_request_that_hangs_is_answered_once_the_pod_runs_from_the_record(tmp_path: Path) -> None:
-    node = Node(tmp_path)
+async def test_a_request_that_hangs_is_answered_once_the_pod_runs_from_the_record(node: Node) -> None:
     request, before = await node.keep_token()
     await node.reboot()
     node.server.up()
@@ -210,21 +211,19 @@ async def test_a_request_that_hangs_is_answered_once_the_pod_runs_from_the_recor
     node.show(node.pod, MOMENT)
     await pass_time(node.network, 0.5)
     assert asking.done() and asking.result().token == before.token
-    await node.stop()
 
 
-async def test_tokens_of_other_pods_and_other_requests_are_not_given(tmp_path: Path) -> None:
-    node = Node(tmp_path)
+async def test_tokens_of_other_pods_and_other_requests_are_not_given(node: Node) -> None:
     request, _ = await node.keep_token()
     await node.reboot()
     node.show(node.pod, MOMENT)
     other = RequestToken(namespace="default", service_account="default", spec={**request.spec, "audiences": ["vault"]})
     assert "connection refused" in (await node.ask(other)).error
-    await node.stop()
 
 
-async def test_the_token_of_a_pod_that_is_gone_leaves_the_record_and_none_is_in_clear(tmp_path: Path) -> None:
-    node = Node(tmp_path)
+async def test_the_token_of_a_pod_that_is_gone_leaves_the_record_and_none_is_in_clear(
+    node: Node, tmp_path: Path
+) -> None:
     await node.begin()
     stays = node.bind("stays")
     kept, pod = (await node.ask(stays)).token, node.pod
@@ -245,7 +244,6 @@ async def test_the_token_of_a_pod_that_is_gone_leaves_the_record_and_none_is_in_
     node.show(pod, MOMENT)
     assert (await node.ask(goes)).error
     assert (await node.ask(stays)).token == kept
-    await node.stop()
 
 
 async def test_without_the_setting_no_token_is_kept(tmp_path: Path) -> None:
@@ -258,8 +256,7 @@ async def test_without_the_setting_no_token_is_kept(tmp_path: Path) -> None:
     await node.stop()
 
 
-async def test_a_damaged_record_is_one_trouble_and_the_next_save_replaces_it(tmp_path: Path) -> None:
-    node = Node(tmp_path)
+async def test_a_damaged_record_is_one_trouble_and_the_next_save_replaces_it(node: Node) -> None:
     request, _ = await node.keep_token()
     (Path(node.config.root_dir) / "bulkhead" / "offline" / "key").write_bytes(bytes(32))
     await node.reboot()
@@ -274,7 +271,6 @@ async def test_a_damaged_record_is_one_trouble_and_the_next_save_replaces_it(tmp
     await node.reboot()
     node.show(node.pod, MOMENT)
     assert token and (await node.ask(request)).token == token
-    await node.stop()
 
 
 async def test_a_kill_after_a_save_leaves_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

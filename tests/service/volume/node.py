@@ -18,6 +18,7 @@ from bus.messages.streams import (
     VOLUMES_MOUNTED,
     events_of,
 )
+from bus.messages.volume import VolumeState
 from services.frame.launch import Context
 from services.volume.adapters import root_dir
 from services.volume.controllers.device_plugins import DevicePlugins
@@ -135,6 +136,12 @@ def without_device_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(DevicePlugins, "run", wait)
+
+
+def mounted(node: Node, uid: str) -> bool:
+    """Return whether each volume of the pod is mounted."""
+    shown = node.mounted.state.get(uid)
+    return shown is not None and all(v.state is VolumeState.MOUNTED for v in shown.volumes.values())
 
 
 async def started_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, device_plugins: bool = False) -> Node:

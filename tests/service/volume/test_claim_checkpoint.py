@@ -3,7 +3,6 @@ kept in step with the record, whenever volume is killed (node.md 4.14)."""
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -23,14 +22,8 @@ from services.volume.core.resource_claims.dra_state import (
 from shared.files.atomic import write_atomically
 from shared.go_checkpoints.checksums import CheckpointError
 from tests.programs.dra_driver import PREPARE, UNPREPARE
-from tests.service.volume.claim_node import GPU, ClaimNode, claim_node, until
+from tests.service.volume.claim_node import GPU, ClaimNode, until
 from tests.support.waits.deadline import WAIT_SECONDS
-
-
-@pytest.fixture
-async def node(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ClaimNode]:
-    async with claim_node(monkeypatch) as found:
-        yield found
 
 
 def checkpoint_of(node: ClaimNode) -> Path:

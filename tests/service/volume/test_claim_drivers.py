@@ -4,7 +4,6 @@ what is wrong is one line (node.md 4.16)."""
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -14,14 +13,8 @@ from services.volume.core.resource_claims import claim_failures, shown_claims
 from services.volume.core.resource_claims.claims_of_node import ClaimsOfNode
 from shared.time.backoff import Backoff
 from tests.programs.dra_driver import PREPARE, UNPREPARE
-from tests.service.volume.claim_node import GPU, NIC, ClaimNode, claim_node, until
+from tests.service.volume.claim_node import GPU, NIC, ClaimNode, until
 from tests.support.waits.deadline import WAIT_SECONDS
-
-
-@pytest.fixture
-async def node(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ClaimNode]:
-    async with claim_node(monkeypatch) as found:
-        yield found
 
 
 async def test_a_pod_waits_for_a_driver_that_is_named_and_goes_on_when_it_comes(

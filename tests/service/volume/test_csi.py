@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -12,13 +11,7 @@ from services.volume.controllers import reconciliation
 from services.volume.core import reconciler
 from services.volume.core.specs.csi_volume import attachment_name
 from tests.fakes.csi_driver import MOUNT_GROUP, STAGE, CsiDriver
-from tests.service.volume.csi_cluster import DRIVER, CsiCluster, running_csi_cluster
-
-
-@pytest.fixture
-async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
-    async with running_csi_cluster(monkeypatch) as cluster:
-        yield cluster
+from tests.service.volume.csi_cluster import DRIVER, CsiCluster
 
 
 @pytest.mark.long

@@ -1,19 +1,12 @@
 """Block volumes of CSI drivers, with a driver that plays its mounts: calls, records and what is left."""
 
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 
 from bus.messages.podsync import PodState
 from services.volume.core.specs.csi_volume import attachment_name
-from tests.service.volume.csi_cluster import DRIVER, CsiCluster, running_csi_cluster
-
-
-@pytest.fixture
-async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
-    async with running_csi_cluster(monkeypatch) as cluster:
-        yield cluster
+from tests.service.volume.csi_cluster import DRIVER, CsiCluster
 
 
 @pytest.mark.long

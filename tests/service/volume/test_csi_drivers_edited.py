@@ -1,6 +1,5 @@
 """A CSIDriver or PersistentVolume that is deleted, made again or edited takes no mount of a running pod away."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -8,17 +7,11 @@ import pytest
 from bus.messages.podsync import PodState
 from bus.messages.sources import ChangedObject
 from bus.messages.volume import VolumeState
-from tests.service.volume.csi_cluster import CSI_DRIVER, DRIVER, CsiCluster, running_csi_cluster
+from tests.service.volume.csi_cluster import CSI_DRIVER, DRIVER, CsiCluster
 from tests.unit.volume.claims import PV
 
 INLINE: dict[str, Any] = {"driver": DRIVER}
 EPHEMERAL = ["Ephemeral"]
-
-
-@pytest.fixture
-async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
-    async with running_csi_cluster(monkeypatch) as cluster:
-        yield cluster
 
 
 def delete_csi_driver(cluster: CsiCluster) -> None:

@@ -1,13 +1,12 @@
 """CSI volumes through kills of volume and of the driver at every call: which mounts are left."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
 from bus.messages.podsync import PodState
 from services.volume.adapters import csi_client
-from tests.service.volume.csi_cluster import CsiCluster, running_csi_cluster
+from tests.service.volume.csi_cluster import CsiCluster
 from tests.support.waits.deadline import WAIT_SECONDS
 
 METHODS = ("NodeGetCapabilities", "NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
@@ -16,12 +15,6 @@ POINTS = [f"volume.csi.{step}.{method}" for step in ("calling", "answered") for 
 
 class KilledError(BaseException):
     """In place of SIGKILL: no handler of Exception runs."""
-
-
-@pytest.fixture
-async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
-    async with running_csi_cluster(monkeypatch) as cluster:
-        yield cluster
 
 
 @pytest.mark.long

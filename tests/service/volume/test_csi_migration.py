@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from bus.messages.podsync import PodState
 from services.volume.adapters import csi_client
 from services.volume.core import reconciler
 from tests.fakes.csi_driver import CsiDriver
-from tests.service.volume.csi_cluster import CsiCluster, running_csi_cluster
+from tests.service.volume.csi_cluster import CsiCluster
 from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.volume.claims import CLAIM, PV, claim
 
@@ -22,12 +21,6 @@ POINTS = [
     for step in ("calling", "answered")
     for method in ("NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
 ]
-
-
-@pytest.fixture
-async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
-    async with running_csi_cluster(monkeypatch) as cluster:
-        yield cluster
 
 
 def serve(cluster: CsiCluster, name: str, handle: str, *, start: bool = True) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from bus.messages.podsync import PodState
-from bus.messages.volume import VolumeState
 from services.volume.controllers import operation_executor
 from tests.fakes.disk_plugin import WITH_DISKS, DiskPlugin
-from tests.service.volume.node import Node, started_node
+from tests.service.volume.node import Node, mounted, started_node
 from tests.support.waits.deadline import WAIT_SECONDS
 
 
@@ -28,11 +27,6 @@ def log(node: Node) -> list[str]:
     """What the plugin has done, of all processes."""
     path = node.root / "log"
     return path.read_text().splitlines() if path.exists() else []
-
-
-def mounted(node: Node, uid: str) -> bool:
-    shown = node.mounted.state.get(uid)
-    return shown is not None and all(v.state is VolumeState.MOUNTED for v in shown.volumes.values())
 
 
 async def until_logged(node: Node, line: str) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from bus.messages.podsync import PodState
-from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths, VolumeState
+from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
 from services.volume.adapters import recent_mounts, subpaths
 from services.volume.controllers import operation_executor
 from services.volume.core.operations.mount_shares import MAX_CALLS_PER_LOCAL_MOUNT, MAX_CALLS_PER_MOUNT
 from services.volume.plugins import host_path
 from services.volume.plugins.host_path import HostPath
 from shared.host.mountinfo import MountPoint
-from tests.service.volume.node import Node, started_node
+from tests.service.volume.node import Node, mounted, started_node
 from tests.support.waits.deadline import WAIT_SECONDS
 
 HUNG = 24  # paths; more than any mount has places for looks at hostPaths
@@ -75,11 +75,6 @@ async def under_way(dead: DeadServer, calls: int) -> None:
     async with asyncio.timeout(WAIT_SECONDS):
         while dead.under_way < calls:
             await asyncio.sleep(0)
-
-
-def mounted(node: Node, uid: str) -> bool:
-    shown = node.mounted.state.get(uid)
-    return shown is not None and all(v.state is VolumeState.MOUNTED for v in shown.volumes.values())
 
 
 @pytest.mark.long

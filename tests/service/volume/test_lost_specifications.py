@@ -1,20 +1,12 @@
 """A prepared resource claim whose CDI specifications are lost while the machine runs is prepared again, before a
 container is created with its devices (kubernetes #141433: "unresolvable CDI device")."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from bus.messages.resource_claims import ClaimState
 from services.volume.controllers import specification_watch
 from tests.programs.dra_driver import PREPARE
-from tests.service.volume.claim_node import ClaimNode, claim_node, is_prepared, until
-
-
-@pytest.fixture
-async def node(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ClaimNode]:
-    async with claim_node(monkeypatch) as found:
-        yield found
+from tests.service.volume.claim_node import ClaimNode, is_prepared, until
 
 
 async def test_a_claim_is_prepared_again_when_its_specifications_are_lost(

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import PodState
-from bus.messages.volume import VolumeState
 from services.volume.adapters import backing_directory
 from services.volume.controllers import operation_executor, populator
 from services.volume.core.files.payload import SetUpInputs
@@ -23,7 +22,7 @@ from services.volume.plugins.registry import volume_spec
 from shared.files import tree_removal
 from shared.files.tree_removal import RemovalPausedError, RemovalProgress
 from shared.model.objects import Object
-from tests.service.volume.node import TIMEOUT, Node, started_node
+from tests.service.volume.node import TIMEOUT, Node, mounted, started_node
 from tests.support.waits.deadline import WAIT_SECONDS
 
 
@@ -33,11 +32,6 @@ async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     node.host.mkdir()
     node.admitted.mark_complete()
     return node
-
-
-def mounted(node: Node, uid: str) -> bool:
-    shown = node.mounted.state.get(uid)
-    return shown is not None and all(v.state is VolumeState.MOUNTED for v in shown.volumes.values())
 
 
 async def test_a_removal_that_takes_long_is_reported_with_how_far_it_is(

@@ -5,7 +5,6 @@ import asyncio
 import errno
 import json
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,16 +16,10 @@ from services.volume.controllers import claim_work
 from services.volume.controllers.resource_claims import ResourceClaims
 from shared.files.atomic import write_atomically
 from tests.programs.dra_driver import PREPARE, UNPREPARE
-from tests.service.volume.claim_node import GPU, NIC, ClaimNode, claim_node, until
+from tests.service.volume.claim_node import GPU, NIC, ClaimNode, until
 from tests.support.waits.deadline import WAIT_SECONDS
 
 POINTS = ("volume.claim.saved", "volume.claim.answered", "volume.claim.prepared", "volume.claim.unprepared")
-
-
-@pytest.fixture
-async def node(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ClaimNode]:
-    async with claim_node(monkeypatch) as found:
-        yield found
 
 
 async def prepared(node: ClaimNode, *claims: str) -> None:

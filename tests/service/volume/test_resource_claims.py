@@ -2,7 +2,6 @@
 is published, what a driver is called for, and what a bad claim costs (node.md 4.16)."""
 
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,14 +14,8 @@ from services.volume.core.resource_claims.claim import ClaimKey
 from services.volume.core.resource_claims.claims_of_node import ClaimsOfNode
 from shared.files.atomic import write_atomically
 from tests.programs.dra_driver import PREPARE, UNPREPARE, V1, V1BETA1
-from tests.service.volume.claim_node import GPU, NIC, ClaimNode, claim_node, until
+from tests.service.volume.claim_node import GPU, NIC, ClaimNode, until
 from tests.support.waits.deadline import WAIT_SECONDS
-
-
-@pytest.fixture
-async def node(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ClaimNode]:
-    async with claim_node(monkeypatch) as found:
-        yield found
 
 
 async def test_the_claim_of_a_pod_is_prepared_and_its_devices_are_published(node: ClaimNode) -> None:

@@ -16,12 +16,6 @@ OWN = "---\napiVersion: bulkhead/v1alpha1\nkind: BulkheadConfiguration\n"
 SOCKET = "/run/bulkhead/dockershim/dockershim.sock"
 
 
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("BULKHEAD_HOME", "BULKHEAD_RUN_DIR", "KUBELET_ARGS"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def given(tmp_path: Path, text: str, *flags: str) -> EffectiveConfig:
     file = tmp_path / "kubelet.yaml"
     file.write_text(FILE + text, encoding="utf-8")

@@ -1,18 +1,14 @@
 """httpGet and tcpSocket against local servers: what is sent, what is read, and the words for what goes wrong."""
 
 import asyncio
-import functools
-import inspect
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
-import uvloop
 
 from services.bootstrap.adapters.serving_pair import make_self_signed
 from services.pleg.adapters.probe_http import probe_http
@@ -24,27 +20,13 @@ from shared.time.clock import SystemClock
 from tests.fakes.runtime import FakeRuntime
 from tests.support.waits.deadline import WAIT_SECONDS
 
+pytestmark = pytest.mark.both_loops
+
 HOST = "127.0.0.1"
 AGENT = "kube-probe/1.36"
 Serve = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """The service runs on uvloop, whose transports end in their own ways; the service tests on asyncio's loop."""
-
-    @functools.wraps(test)
-    def run(*args: Any, new_loop: Callable[[], asyncio.AbstractEventLoop], **kwargs: Any) -> None:
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(asyncio.wait_for(test(*args, **kwargs), 2 * WAIT_SECONDS))
-
-    signature = inspect.signature(test)
-    added = inspect.Parameter("new_loop", inspect.Parameter.KEYWORD_ONLY)
-    vars(run)["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), added])
-    loops = (asyncio.new_event_loop, uvloop.new_event_loop)
-    both: Callable[..., None] = pytest.mark.parametrize("new_loop", loops, ids=("asyncio", "uvloop"))(run)
-    return both
 
 
 class Server:
@@ -103,7 +85,6 @@ def answer(status: int, body: bytes = b"", *headers: str) -> bytes:
     return "\r\n".join(lines).encode() + body
 
 
-@on_both_loops
 async def test_the_request_is_the_kubelets() -> None:
     async with serving(OK) as server:
         assert await get(server, "/healthz?full=1#part") == Outcome(Verdict.SUCCESS, "ok")
@@ -114,7 +95,6 @@ async def test_the_request_is_the_kubelets() -> None:
         )
 
 
-@on_both_loops
 async def test_a_try_names_the_release_that_is_emulated() -> None:
     async with serving(OK) as server:
         for release in ("1.36", "1.37"):
@@ -127,7 +107,6 @@ async def test_a_try_names_the_release_that_is_emulated() -> None:
         assert "kube-probe/1.37" in server.heads[1]
 
 
-@on_both_loops
 async def test_headers_as_listed_host_overridden_and_an_empty_accept_left_out() -> None:
     async with serving(OK) as server:
         await get(server, "a b", headers={"x-token": "t", "Host": "example.com", "Accept": "", "user-agent": "mine"})
@@ -136,7 +115,6 @@ async def test_headers_as_listed_host_overridden_and_an_empty_accept_left_out() 
         ]
 
 
-@on_both_loops
 async def test_a_header_that_would_become_two_is_refused() -> None:
     async with serving(OK) as server:
         outcome = await get(server, headers={"X-A": "1\r\nX-B: 2"})
@@ -155,13 +133,11 @@ async def test_a_header_that_would_become_two_is_refused() -> None:
         (503, Outcome(Verdict.FAILURE, "HTTP probe failed with statuscode: 503")),
     ],
 )
-@on_both_loops
 async def test_status_codes(status: int, expected: Outcome) -> None:
     async with serving(answer(status, b"body")) as server:
         assert await get(server) == expected
 
 
-@on_both_loops
 async def test_redirects_on_the_host_are_followed_with_the_headers() -> None:
     answers = [answer(302, b"", "Location: /there?x"), answer(307, b"", "Location: here"), OK]
     async with serving(answers) as server:
@@ -170,13 +146,11 @@ async def test_redirects_on_the_host_are_followed_with_the_headers() -> None:
         assert all("X-A: 1\r\n" in head and "Host: h\r\n" in head for head in server.heads)
 
 
-@on_both_loops
 async def test_a_redirect_to_another_host_is_a_warning_and_not_followed() -> None:
     async with serving(answer(302, b"moved", "Location: http://example.invalid/")) as server:
         assert await get(server) == Outcome(Verdict.WARNING, "Probe terminated redirects, Response body: moved")
 
 
-@on_both_loops
 async def test_redirects_without_end_end_after_ten() -> None:
     async with serving(answer(302, b"", "Location: /again")) as server:
         outcome = await get(server)
@@ -186,7 +160,6 @@ async def test_redirects_without_end_end_after_ten() -> None:
         assert len(server.heads) == 10
 
 
-@on_both_loops
 async def test_a_chunked_body_with_extensions_and_trailers() -> None:
     chunks = b"3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n"
     async with serving(CHUNKED + chunks) as server:
@@ -194,13 +167,11 @@ async def test_a_chunked_body_with_extensions_and_trailers() -> None:
 
 
 @pytest.mark.parametrize("chunks", [b"zz\r\nabc", b"\r\n", b"-3\r\nabc\r\n0\r\n\r\n"])
-@on_both_loops
 async def test_chunks_that_are_none(chunks: bytes) -> None:
     async with serving(CHUNKED + chunks) as server:
         assert await get(server) == Outcome(Verdict.ERROR, "invalid byte in chunk length", "failure")
 
 
-@on_both_loops
 async def test_a_body_is_read_to_10_kib_whatever_its_framing() -> None:
     async def endless(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -214,13 +185,11 @@ async def test_a_body_is_read_to_10_kib_whatever_its_framing() -> None:
             assert await get(server) == Outcome(Verdict.SUCCESS, "x" * 10240)
 
 
-@on_both_loops
 async def test_a_body_until_the_connection_ends_and_one_of_binary() -> None:
     async with serving(b"HTTP/1.0 200\r\n\r\n\xff\x00ok") as server:
         assert await get(server) == Outcome(Verdict.SUCCESS, "\ufffd\x00ok")
 
 
-@on_both_loops
 async def test_interim_answers_are_passed_over() -> None:
     async with serving(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK) as server:
         assert await get(server) == Outcome(Verdict.SUCCESS, "ok")
@@ -238,7 +207,6 @@ async def test_interim_answers_are_passed_over() -> None:
         (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000, "server response headers exceeded"),
     ],
 )
-@on_both_loops
 async def test_what_is_no_answer_is_a_failure_with_a_reason(answer: bytes, problem: str) -> None:
     async with serving(answer) as server:
         outcome = await get(server)
@@ -255,7 +223,6 @@ async def test_what_is_no_answer_is_a_failure_with_a_reason(answer: bytes, probl
         (CHUNKED, b"1;" + b"x" * 4096, "header line too long"),
     ],
 )
-@on_both_loops
 async def test_an_answer_without_end_is_broken_off_while_the_loop_stays_free(
     head: bytes, rest: bytes, problem: str
 ) -> None:
@@ -275,7 +242,6 @@ async def test_an_answer_without_end_is_broken_off_while_the_loop_stays_free(
 
 
 @pytest.mark.long
-@on_both_loops
 async def test_many_interim_answers_and_small_chunks_within_the_limits_are_read() -> None:
     interim = b"HTTP/1.1 102 Processing\r\n\r\n" * 2000
     async with serving(interim + CHUNKED + b"1\r\na\r\n" * 10_000 + b"0\r\n\r\n") as server:
@@ -289,7 +255,6 @@ async def test_many_interim_answers_and_small_chunks_within_the_limits_are_read(
         (b"HTTP/1.1 200 OK\r\n", "(Client.Timeout exceeded while awaiting headers)"),
     ],
 )
-@on_both_loops
 async def test_a_timeout_before_the_head_is_a_failure(first: bytes, words: str) -> None:
     async def slow(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(first)
@@ -302,13 +267,11 @@ async def test_a_timeout_before_the_head_is_a_failure(first: bytes, words: str) 
 
 @pytest.mark.parametrize("status", [200, 503])
 @pytest.mark.parametrize("framing", ["Content-Length: 10\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n5\r\nabc"])
-@on_both_loops
 async def test_a_body_that_breaks_off_is_no_verdict(status: int, framing: str) -> None:
     async with serving(f"HTTP/1.1 {status} Text\r\n{framing}".encode()) as server:
         assert await get(server) == Outcome(Verdict.ERROR, "unexpected EOF", "failure")
 
 
-@on_both_loops
 async def test_a_body_that_does_not_end_in_time_is_no_verdict() -> None:
     async def slow(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(OK[:-1])
@@ -320,14 +283,12 @@ async def test_a_body_that_does_not_end_in_time_is_no_verdict() -> None:
         assert await get(server, timeout=2) == Outcome(Verdict.ERROR, problem, "failure")
 
 
-@on_both_loops
 async def test_the_body_of_a_redirect_that_is_followed_is_not_read() -> None:
     broken = b"HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 10\r\n\r\nabc"
     async with serving([broken, OK]) as server:
         assert await get(server) == Outcome(Verdict.SUCCESS, "ok")
 
 
-@on_both_loops
 async def test_no_process_listens() -> None:
     with socket.socket() as taken:
         taken.bind((HOST, 0))
@@ -340,19 +301,16 @@ async def test_no_process_listens() -> None:
         assert await probe_tcp(HOST, port, WAIT_SECONDS) == Outcome(Verdict.FAILURE, refused)
 
 
-@on_both_loops
 async def test_a_host_that_does_not_exist() -> None:
     outcome = await probe_tcp("no-such-host.invalid", 80, WAIT_SECONDS)
     assert outcome.verdict is Verdict.FAILURE and "no-such-host.invalid" in outcome.output
 
 
-@on_both_loops
 async def test_a_port_that_opens_is_a_tcp_success() -> None:
     async with serving(OK) as server:
         assert await probe_tcp(HOST, server.port, WAIT_SECONDS) == Outcome(Verdict.SUCCESS)
 
 
-@on_both_loops
 async def test_tcp_to_a_full_backlog_times_out() -> None:
     with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
         listener.bind((HOST, 0))
@@ -364,7 +322,6 @@ async def test_tcp_to_a_full_backlog_times_out() -> None:
         assert await probe_tcp(HOST, port, 0.05) == Outcome(Verdict.FAILURE, f"dial tcp {HOST}:{port}: i/o timeout")
 
 
-@on_both_loops
 async def test_ipv6() -> None:
     try:
         serve = serving(OK, host="::1")
@@ -378,7 +335,6 @@ async def test_ipv6() -> None:
 
 
 @pytest.mark.long
-@on_both_loops
 async def test_tls_is_not_verified(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     for name, content in zip(("crt", "key"), make_self_signed("node1", datetime.now(UTC)), strict=True):
@@ -388,7 +344,6 @@ async def test_tls_is_not_verified(tmp_path: Path) -> None:
         assert await get(server, scheme="https") == Outcome(Verdict.SUCCESS, "ok")
 
 
-@on_both_loops
 async def test_https_to_a_server_without_tls() -> None:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -405,7 +360,6 @@ async def test_https_to_a_server_without_tls() -> None:
     await listening.wait_closed()
 
 
-@on_both_loops
 async def test_a_scheme_of_its_own() -> None:
     outcome = await probe_http(HttpHandler("ftp", "", 21, "/", ()), HOST, 21, WAIT_SECONDS, AGENT)
     assert outcome == Outcome(Verdict.FAILURE, 'Get "ftp://127.0.0.1:21/": unsupported protocol scheme "ftp"')

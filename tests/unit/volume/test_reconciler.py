@@ -15,11 +15,6 @@ from shared.podspec.support import why_unmounted
 from tests.unit.volume.reconciling import World
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def test_the_volumes_of_a_pod_are_mounted(world: World) -> None:
     world.admit("cache", "host")
     assert world.started() == ["MountVolume cache", "MountVolume host"]

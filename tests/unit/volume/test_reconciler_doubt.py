@@ -9,11 +9,6 @@ from services.volume.core.operations.outcome import FoundVolume
 from tests.unit.volume.reconciling import World
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 @pytest.mark.parametrize("doubt", [(False, False), (True, True)])
 def test_what_waited_for_its_turn_is_not_due_when_podsync_is_in_doubt(world: World, doubt: tuple[bool, bool]) -> None:
     world.admit("cache")

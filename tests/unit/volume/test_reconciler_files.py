@@ -11,11 +11,6 @@ from services.volume.core.reconciler import QUIET_SECONDS
 from tests.unit.volume.reconciling import CFG, World
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def shown(version: str = "1", refresh_at: float | None = None, old_files_at: float | None = None) -> Outcome:
     return Outcome(host_path="/p/cfg", versions={CFG: version}, refresh_at=refresh_at, old_files_at=old_files_at)
 
