@@ -114,27 +114,6 @@ def test_a_volume_stays_while_a_process_has_a_file_of_a_subpath_open(directories
     assert (mounts_at(bound), mounts_at(path), path.exists()) == (0, 0, False)
 
 
-@pytest.mark.parametrize("killed_after", ["mkdir", "mount", "marker"])
-def test_a_kill_at_any_step_leaves_what_the_next_process_completes(
-    directories: PodDirectories, killed_after: str
-) -> None:
-    path = directories.empty_dir("u", "shm")
-    path.mkdir(parents=True)
-    if killed_after != "mkdir":
-        mount_tmpfs(path, size=1 << 20)
-        (path / "data").write_text("kept")
-    if killed_after == "marker":
-        (directories.empty_dir_marker("u", "shm")).mkdir(parents=True)
-        (directories.empty_dir_marker("u", "shm") / "ready").touch()
-    volumes = EmptyDirPlugin(directories, SystemClock())
-    for _ in range(2):
-        volumes.set_up("u", "shm", MEMORY, SetUpInputs())
-    assert mounts_at(path) == 1
-    assert (path / "data").exists() is (killed_after != "mkdir")
-    volumes.tear_down("u", "shm", RemovalProgress())
-    assert directories.empty_dirs("u") == []
-
-
 def test_a_tmpfs_that_a_reboot_took_is_mounted_again_though_the_marker_is_there(directories: PodDirectories) -> None:
     volumes = EmptyDirPlugin(directories, SystemClock())
     path = Path(volumes.set_up("u", "shm", MEMORY, SetUpInputs()))

@@ -40,6 +40,14 @@ class Client:
     async def list(self) -> Any:
         return await self.call("v1.PodResourcesLister/List", v1.ListPodResourcesRequest(), v1.ListPodResourcesResponse)
 
+    async def older_list(self) -> Any:
+        request, answer = v1alpha1.ListPodResourcesRequest(), v1alpha1.ListPodResourcesResponse
+        return await self.call("v1alpha1.PodResourcesLister/List", request, answer)
+
+    async def allocatable(self) -> Any:
+        request, answer = v1.AllocatableResourcesRequest(), v1.AllocatableResourcesResponse
+        return await self.call("v1.PodResourcesLister/GetAllocatableResources", request, answer)
+
     async def get(self, name: str) -> Any:
         request = v1.GetPodResourcesRequest(pod_name=name, pod_namespace="default")
         return await self.call("v1.PodResourcesLister/Get", request, v1.GetPodResourcesResponse)
@@ -96,9 +104,7 @@ async def test_active_pods_are_listed_with_containers_and_sidecars(server: Runni
     [pod] = (await client.list()).pod_resources
     assert (pod.name, pod.namespace, [each.name for each in pod.containers]) == ("web", "default", ["proxy", "a", "b"])
     assert not any(each.devices or each.cpu_ids or each.memory or each.dynamic_resources for each in pod.containers)
-    old = await client.call(
-        "v1alpha1.PodResourcesLister/List", v1alpha1.ListPodResourcesRequest(), v1alpha1.ListPodResourcesResponse
-    )
+    old = await client.older_list()
     assert [each.name for each in old.pod_resources[0].containers] == ["proxy", "a", "b"]
 
 
@@ -121,11 +127,7 @@ async def test_a_container_has_the_cpus_and_the_memory_that_podsync_gave_it_alon
         assert [(m.memory_type, m.size, [node.ID for node in m.topology.nodes]) for m in first.memory] == [
             ("memory", 1 << 40, [0, 1])
         ]
-    allocatable = await client.call(
-        "v1.PodResourcesLister/GetAllocatableResources",
-        v1.AllocatableResourcesRequest(),
-        v1.AllocatableResourcesResponse,
-    )
+    allocatable = await client.allocatable()
     assert list(allocatable.cpu_ids) == list(range(1, 9))
     assert [(m.memory_type, m.size) for m in allocatable.memory] == [("memory", 1 << 40)]
 
@@ -165,16 +167,10 @@ async def test_a_container_has_its_devices_once_for_each_numa_node_that_they_are
     held += [(gpu.resource, ["d"], None), (nic.resource, ["eth0"], None)]
     for pod in ((await client.list()).pod_resources[0], (await client.get("web")).pod_resources):
         assert [listed_devices(each.devices) for each in pod.containers] == [held, []]
-    old = await client.call(
-        "v1alpha1.PodResourcesLister/List", v1alpha1.ListPodResourcesRequest(), v1alpha1.ListPodResourcesResponse
-    )
+    old = await client.older_list()
     devices = old.pod_resources[0].containers[0].devices
     assert [(e.resource_name, list(e.device_ids)) for e in devices] == [(name, ids) for name, ids, _ in held]
-    allocatable = await client.call(
-        "v1.PodResourcesLister/GetAllocatableResources",
-        v1.AllocatableResourcesRequest(),
-        v1.AllocatableResourcesResponse,
-    )
+    allocatable = await client.allocatable()
     healthy = [("a", 0), ("b", 0), ("b", 1), ("d", None)]
     assert listed_devices(allocatable.devices) == [
         (gpu.resource, [name], None if node is None else [node]) for name, node in healthy
@@ -294,12 +290,7 @@ async def test_one_pod_is_found_also_when_it_has_ended(server: Running, client: 
 
 
 async def test_nothing_is_allocatable_without_managers(client: Client) -> None:
-    answer = await client.call(
-        "v1.PodResourcesLister/GetAllocatableResources",
-        v1.AllocatableResourcesRequest(),
-        v1.AllocatableResourcesResponse,
-    )
-    assert answer == v1.AllocatableResourcesResponse()
+    assert await client.allocatable() == v1.AllocatableResourcesResponse()
 
 
 async def test_calls_beyond_the_rate_are_rejected_and_others_continue(server: Running, client: Client) -> None:

@@ -38,22 +38,8 @@ def test_union_of_authenticators(
     assert authenticate(certificate, failed=failed, anonymous=anonymous) == expected
 
 
-@pytest.mark.parametrize(
-    ("path", "subresources"),
-    [
-        ("/pods", ["pods", "proxy"]),
-        ("/pods/x", ["pods", "proxy"]),
-        ("/podsx", ["proxy"]),
-        ("/runningpods/", ["pods", "proxy"]),
-        ("/healthz/log", ["healthz", "proxy"]),
-        ("/configz", ["configz", "proxy"]),
-        ("/stats/summary", ["stats"]),
-        ("/logs/x", ["log"]),
-        ("/containerLogs/a/b/c", ["proxy"]),
-        ("/exec/a/b/c", ["proxy"]),
-    ],
-)
-def test_subresources_by_path(path: str, subresources: list[str]) -> None:
+@pytest.mark.parametrize(("path", "subresources"), [("/pods/x", ["pods", "proxy"]), ("/podsx", ["proxy"])])
+def test_subresources_of_paths_that_are_no_route(path: str, subresources: list[str]) -> None:
     assert [question.subresource for question in questions(ADMIN, "GET", path, "n")] == subresources
 
 

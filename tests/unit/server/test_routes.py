@@ -25,23 +25,9 @@ def test_a_log_request_names_namespace_pod_and_container() -> None:
     assert get("/containerLogs/ns/pod/c") == Route(Endpoint.CONTAINER_LOGS, ("ns", "pod", "c"))
 
 
-def test_plain_endpoints_are_found(subtests: pytest.Subtests) -> None:
-    for path, endpoint in [
-        ("/healthz", Endpoint.HEALTHZ),
-        ("/pods", Endpoint.PODS),
-        ("/pods/", Endpoint.PODS),
-        ("/runningpods/", Endpoint.RUNNING_PODS),
-        ("/configz", Endpoint.CONFIGZ),
-        ("/metrics", Endpoint.METRICS),
-        ("/metrics/cadvisor", Endpoint.METRICS_CADVISOR),
-        ("/metrics/probes", Endpoint.METRICS_PROBES),
-        ("/metrics/slis", Endpoint.METRICS_SLIS),
-        ("/metrics/resource", Endpoint.METRICS_RESOURCE),
-        ("/stats/summary", Endpoint.STATS_SUMMARY),
-        ("/stats/summary/", Endpoint.STATS_SUMMARY),
-    ]:
-        with subtests.test(path):
-            assert get(path) == Route(endpoint)
+def test_a_path_may_end_with_a_slash() -> None:
+    assert get("/pods/") == Route(Endpoint.PODS)
+    assert get("/stats/summary/") == Route(Endpoint.STATS_SUMMARY)
 
 
 @pytest.mark.parametrize(
