@@ -19,7 +19,7 @@ from tests.support.agents.conditions import condition_of
 from tests.support.agents.world import World
 from tests.support.clusters.cluster import Cluster
 from tests.support.installed.chosen_programs import runs_in_docker
-from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS
 from tools.oci_image import Image
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
@@ -101,7 +101,7 @@ def fill_inodes(directory: Path) -> bool:
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     config = {
         "evictionHard": {"nodefs.available": "25%", "nodefs.inodesFree": "20%"},
-        "evictionPressureTransitionPeriod": "5s",
+        "evictionPressureTransitionPeriod": f"{5 * SLOWNESS:.0f}s",  # for which the Node shows it
         "imageMinimumGCAge": "1s",
         "volumeStatsAggPeriod": "1s",
     }
@@ -212,6 +212,7 @@ async def test_dead_containers_then_unused_images_then_the_pod_that_exceeds_its_
     await wait_pressure(cluster, "False")
 
     free = os.statvfs(disk_of(cluster))
+    pressure = asyncio.create_task(wait_pressure(cluster, "True"))  # which may end before the eviction is reported
     allocate(disk_of(cluster) / "more", free.f_frsize * free.f_bavail - 85 * MIB)  # nothing is left to be removed
     status = (await wait_evicted(cluster, "grows"))["status"]
     assert status["reason"] == "Evicted"
@@ -220,7 +221,7 @@ async def test_dead_containers_then_unused_images_then_the_pod_that_exceeds_its_
     assert event["metadata"]["annotations"]["starved_resource"] == "ephemeral-storage"
     within = await cluster.get_pod("within")
     assert within is not None and within["status"]["phase"] == "Running"
-    await wait_pressure(cluster, "True")  # the Node may show it later than podsync acts, and "False" until then
+    await pressure  # the Node may show it later than podsync acts, and "False" until then
     for name in ("ballast", "more"):
         (disk_of(cluster) / name).unlink()
     await wait_pressure(cluster, "False")

@@ -16,7 +16,7 @@ from shared.model.objects import Object
 from shared.process.child_process import process_end
 from tests.e2e.test_node_allocatable import machine
 from tests.support.clusters.cluster import Cluster
-from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
@@ -36,7 +36,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
     config = {
         "systemReserved": {"memory": str(machine("MemTotal") - 1024 * MIB)},
         "evictionHard": {"memory.available": "400Mi"},
-        "evictionPressureTransitionPeriod": "10s",
+        "evictionPressureTransitionPeriod": f"{10 * SLOWNESS:.0f}s",  # for which the Node shows it
     }
     async with Cluster(tmp_path_factory.mktemp("cluster"), config=config) as running:
         yield running
