@@ -95,6 +95,7 @@ async def test_a_turn_without_a_change_looks_at_no_pod(node: Node, monkeypatch: 
     monkeypatch.setattr(Reconciler, "operations", counted)
     monkeypatch.setattr(reconciliation.Reconciliation, "_report", turned)
     monkeypatch.setattr(reconciliation, "TURN_SECONDS", 0.001)
+    monkeypatch.setattr(reconciliation, "HOLD_SECONDS", 10 * WAIT_SECONDS)  # at whose end all pods are looked at
     node.admit("u", "cache")
     node.admitted.mark_complete()
     async with node.volume():
