@@ -25,7 +25,7 @@ from tests.process.tls_site import (
     until_accepted,
 )
 from tests.service.server.running import POD
-from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS, measure_slowness
 
 
 @pytest.mark.both_loops
@@ -161,11 +161,12 @@ async def test_intermediates_count_that_the_client_sends_or_the_ca_file_holds(
 @pytest.mark.both_loops
 async def test_a_certificate_that_ends_during_a_connection_counts_no_more(site: Site) -> None:
     async with site.running() as server:
-        brief = site.client_ca.issue(site.directory / "brief", "api-server", days=10 / 86400)
+        seconds = 10 * max(SLOWNESS, measure_slowness())  # until the first request has been answered
+        brief = site.client_ca.issue(site.directory / "brief", "api-server", days=seconds / 86400)
         connection = await Connection.open(server, site.client(brief)["ssl"])
         status = await connection.status()
         assert status == 200
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(seconds + WAIT_SECONDS):
             while status == 200:
                 await asyncio.sleep(0.2)
                 status = await connection.status()
