@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolumes
 from services.podsync.adapters.calls.call_slots import CallSlots
@@ -14,6 +15,7 @@ from services.podsync.core.pod.instructions import RunPodSandbox
 from shared.cri.interface import Message
 from shared.files.checkpoint import Checkpoint, RecordLocation
 from shared.model.frozen_copy import replace
+from shared.model.probes import ProbeResult
 from shared.model.runtime import ContainerState
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, on_stage
@@ -173,7 +175,12 @@ async def test_the_story_of_a_pod_names_causes_and_stays_after_it(tmp_path: Path
     async with on_stage(tmp_path) as stage:
         uid = await stage.run_pod(a_pod())
         file = tmp_path / "root/bulkhead/podsync/stories" / f"{uid}.jsonl"
-        words = ('"seen"', "RunPodSandbox", "CreateContainer", '"done"', "the pod is desired (file)")
+        failed = ProbeResults(
+            pod_uid=uid, container="c", startup=ProbeResult.SUCCESS, liveness=ProbeResult.FAILURE, failure="refused"
+        )
+        stage.probed.put(await the_container(stage, uid), failed)
+        words = ['"seen"', "RunPodSandbox", "CreateContainer", '"done"', "the pod is desired (file)"]
+        words += ["startup", "refused", "KillContainer"]
         await stage.until(lambda: file.exists() and all(word in file.read_text() for word in words))
 
 

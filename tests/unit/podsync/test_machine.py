@@ -321,3 +321,10 @@ def test_a_pod_without_containers_makes_no_sandboxes_in_a_circle() -> None:
     play = Play().wanting(a_pod(containers=[]))
     play.later(200)
     assert len(play.sandboxes.get("u1", [])) <= 1
+
+
+def test_a_new_pod_that_is_dropped_before_its_first_look_is_not_looked_at() -> None:
+    play = Play(listed=True, runtime_reported=False).wanting(a_pod())
+    play.drop("u1")
+    assert [type(call).__name__ for call in play.calls] == ["ReleasePod", "RemovePodLogs"]
+    assert not play.disk
