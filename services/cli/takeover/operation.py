@@ -76,6 +76,7 @@ class Operation:
     def __init__(self, node: Node, record: Record, timeout: float, out: Write) -> None:
         self._node, self._record, self._timeout, self._out = node, record, timeout, out
         self._began: float | None = None  # the time of the newest restart
+        self._has_restarted = False  # systemd has taken a request to restart the unit
         self._was_done = record.done  # an earlier command completed the takeover
 
     def take_over(self) -> Outcome:
@@ -103,7 +104,7 @@ class Operation:
         """Return to the unit's own kubelet, also where nothing can be saved."""
         self._node.ignore_interrupts()
         self._record = replace(self._record, reason=self._record.reason or reason)
-        stopped = self._began is not None  # by the takeover: systemd may start it again without another restart
+        stopped = self._has_restarted  # by the takeover: systemd may start it again without another restart
         try:
             failed = self._reach(Intent.ROLL_BACK)
             if not failed:
@@ -181,6 +182,7 @@ class Operation:
             reloads += step is Step.RELOAD
             crash_point(f"takeover.saved.{step.name}")
             acts[step]()
+            self._has_restarted = self._has_restarted or step is Step.RESTART
             reload_due = step in (Step.WRITE, Step.REMOVE) or (reload_due and step is not Step.RELOAD)
             crash_point(f"takeover.acted.{step.name}")
 

@@ -65,7 +65,7 @@ class Housekeeping:
         self._clean_up = LogCleanUp(Path(config.pod_logs_dir), self._fresh, self._existing_containers)
 
     def pods_changed(self) -> None:
-        """Note whether all pods have been observed. Call it after each event of the core."""
+        """Note whether all pods have been observed. Call it after each event of the core, and once all are known."""
         if self._all_observed.is_set() or not self.all_known.is_set():
             return
         pods = self._core.tracked.values()

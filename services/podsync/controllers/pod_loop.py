@@ -89,6 +89,7 @@ class PodLoop:
         after a lost checkpoint, volume would remove the volumes of running pods."""
         self.workers.when_done(self._streams.complete_admitted)
         self._housekeeping.all_known.set()
+        self._housekeeping.pods_changed()
         self._unshown = set(self.core.tracked)
         self._complete_statuses()
 

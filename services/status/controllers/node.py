@@ -97,6 +97,7 @@ class Node:
         self._shown: Object = {}  # the newest Node of the stream
         self._returned: Object | None = None  # the Node that our last write returned, until the stream shows it
         self._residue: Object = {}  # the part of our last write that the API server did not store
+        self._has_other_addresses = False  # the newest look has given other addresses, which no status had yet
         self._lacks_config = False  # the API server does not store status.config, which was logged
         self._prompt = 0  # syncs in a row that did not wait for their period
         self._urgent, self._facts_changed = asyncio.Event(), asyncio.Event()
@@ -167,8 +168,8 @@ class Node:
     async def _sync(self) -> bool:
         """Report the node, if that is needed; return False if all tries failed."""
         await self._look_at_network()
-        self._devices = await self._host.devices()
         self._urgent.clear()  # all other facts are read from here on
+        self._devices = await self._host.devices()
         failure: ApiError | None = None
         for attempt in range(MAX_ATTEMPTS):
             try:
@@ -298,8 +299,10 @@ class Node:
 
     async def _look_at_network(self) -> None:
         """Begin to read the present addresses. Only the first status waits for them; a later one has those that are
-        known, and one with other addresses follows. A resolver that hangs gets only one request at a time."""
-        if self._looking is not None:
+        known, and one with other addresses follows, which begins no look itself: a resolver that gives other addresses
+        each time would have a status for each. A resolver that hangs gets only one request at a time."""
+        follows, self._has_other_addresses = self._has_other_addresses, False
+        if self._looking is not None or follows:
             return
         is_first = self._network is None
         name = "" if any(ip.strip("0.:") for ip in self._config.node_ips) else self._config.node_name
@@ -314,8 +317,12 @@ class Node:
         self._looking = None
         if looking.cancelled():
             return
+        if (error := looking.exception()) is not None:
+            log.error("the addresses of this machine cannot be read, so the Node keeps those known: %r", error)
+            return
         before, self._network = self._network, looking.result()
         if before is None or not self._network.has_same_addresses(before):
+            self._has_other_addresses = before is not None
             self._now()
 
     def _name_problems(self, problems: tuple[str, ...]) -> None:

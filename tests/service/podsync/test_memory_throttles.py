@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from services.podsync.adapters.calls import resizing
 from services.podsync.controllers import memory_throttles
+from services.podsync.controllers.followers import Followers
 from shared.host import cgroup_layout
 from shared.model.frozen_copy import replace
 from shared.podspec.defaults import apply_defaults
+from tests.service.podsync.crashes import ending_at
 from tests.service.podsync.stage import Stage, on_stage
 from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.podsync.cgroups.test_v2_tree import tree
@@ -114,3 +117,40 @@ async def test_a_resize_takes_a_throttle_that_the_new_resources_do_not_have(
         stage.want(a_pod(*after, generation=2))
         await stage.until(lambda: any("Pod resize completed" in each.message for each in stage.events.state.values()))
         assert asked_for(stage) == written
+
+
+async def test_a_resize_that_is_killed_after_it_took_a_throttle_is_completed(
+    tmp_path: Path, pod_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def looks_later(*_: object) -> None: ...
+
+    monkeypatch.setattr(memory_throttles.MemoryThrottles, "run", looks_later)
+    async with on_stage(tmp_path, **THROTTLED) as stage:
+        high = await started(stage, pod_directory)
+        with ending_at("podsync.resize.unthrottled", resizing) as met:
+            stage.want(a_pod(256, 256, generation=2))
+            await stage.until(lambda: met)
+            assert asked_for(stage) == ["max"]
+            high.write_text("max")
+            await started_with(stage)
+        await stage.until(lambda: any("Pod resize completed" in each.message for each in stage.events.state.values()))
+        assert asked_for(stage) == ["max"]
+
+
+async def test_the_list_of_the_sources_may_be_complete_after_all_pods_were_observed(
+    tmp_path: Path, pod_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_throttles, "LOOP_SECONDS", 10 * WAIT_SECONDS)
+    async with on_stage(tmp_path, **THROTTLED) as stage:
+        await started(stage, pod_directory)
+        held: list[Followers] = []
+        complete = Followers._mark_complete
+
+        def hold(followers: Followers) -> None:
+            held.append(followers)
+
+        monkeypatch.setattr(Followers, "_mark_complete", hold)
+        await started_with(stage, memory_throttling_factor=0.0)
+        await stage.until(lambda: bool(held) and stage.podsync.core.tracked["u1"].observed.since_start)
+        complete(held[-1])
+        await stage.until(lambda: asked_for(stage) == ["max"])

@@ -118,6 +118,7 @@ OF_OTHER_TESTS = {
         "volume.device_plugin.saved",
     ),
     "tests/service/volume/test_plugin_registration.py": ("volume.plugin.answered", "volume.plugin.published"),
+    "tests/service/podsync/test_memory_throttles.py": ("podsync.resize.unthrottled",),
     "tests/service/podsync/test_resize.py": (
         *(f"podsync.{step}.ResizePod" for step in ("saved", "published", "acted")),
         "podsync.resize.written",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from services.cli.takeover.plan import Intent, Kubelet, Observed, Step
 from services.cli.takeover.record import Record
+from shared.errors import OperatorError
 from shared.model.frozen_copy import replace
 
 
@@ -18,7 +19,7 @@ class Machine:
     program; `fault`: a kubelet that is started meanwhile does not become ready, also after the fault is corrected;
     `notices`: systemd answers NeedDaemonReload=yes once the drop-in has changed; without a directory for drop-ins in
     /etc when it loaded the unit, as on a node of kubeadm 1.29 or newer, it answers no; `prepares`: the unit has
-    commands before its main process, which take until the next reload."""
+    commands before its main process, which take until the next reload; `refuses`: systemd refuses to restart it."""
 
     record: Record | None = None
     drop_in: tuple[str, ...] | None = None
@@ -33,6 +34,7 @@ class Machine:
     always_needs_reload: bool = False
     end_seconds: float = 0.0  # of a kubelet that is restarted
     prepares: bool = False
+    refuses: bool = False
     starts: list[Kubelet] = field(default_factory=list)
 
     @property
@@ -106,6 +108,9 @@ class SimulatedNode:
 
     def restart(self) -> None:
         self._restarted = self._now
+        if self.machine.refuses:
+            self.calls.append("restart")
+            raise OperatorError("Access denied", where="kubelet.service")
         self._change("restart", self.machine.start)
 
     def now(self) -> float:

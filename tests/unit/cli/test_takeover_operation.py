@@ -200,6 +200,14 @@ def test_a_kubelet_that_was_stopped_and_comes_back_without_another_restart_is_ro
     assert machine.starts == [Kubelet.OWN]
 
 
+def test_a_restart_that_systemd_refuses_has_stopped_nothing() -> None:
+    machine = Machine(refuses=True)
+    outcome, node = run(Intent.TAKEOVER, machine)
+    assert (outcome.code, outcome.line) == (REFUSED, "kubelet.service: Access denied")
+    assert is_given_back(machine)
+    assert (machine.starts, node.calls.count("restart")) == ([], 1)
+
+
 def test_the_end_of_the_earlier_kubelet_is_not_counted_up_to_two_minutes() -> None:
     machine = Machine(end_seconds=100.0)
     assert run(Intent.TAKEOVER, machine)[0].code == DONE

@@ -33,6 +33,7 @@ async def resize_pod(operations: PodOperations, cgroups: PodCgroups, call: Resiz
     for update in call.containers:
         container, container_id = update.container, update.container_id
         await take_throttle_back(operations.runtime, cgroups, view.pod, container, container_id, update.given)
+        crash_point("podsync.resize.unthrottled")
     for write in resize_writes(view.pod, call.containers, current, facts):
         if isinstance(write, WriteCgroup):
             await _announce(operations, call, view, facts)

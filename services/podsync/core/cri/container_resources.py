@@ -116,7 +116,8 @@ def left_throttles(pod: Object, name: str, given: Resources | None, facts: NodeF
     """Return what memory.high of the container of this name may be from an earlier configuration, with the factor of
     this one, or with that of before Kubernetes 1.37 where this one has none, or from resources before a resize. It is
     empty where the container is throttled now, and where memory.high is not touched. `given`: the resources that the
-    container has, None = those of its spec; a resize that was interrupted may have written the memory of either."""
+    container has, None = those of its spec; a resize that was interrupted may have written the memory of either. What
+    a resize before that one has written, and an earlier factor, is not known any more: such a value stays."""
     found = find_container(pod, name)
     if found is None or not (facts.memory_qos or facts.resets_memory_qos):
         return set()
