@@ -52,6 +52,16 @@ async def test_the_same_credential_in_another_secret_is_a_right_that_is_remember
     assert await stage.may_use(pod("copy")), "it was remembered by its name"
 
 
+async def test_the_same_secret_with_another_credential_keeps_the_right(stage: PullStage) -> None:
+    stage.cluster.add("a", "ann")
+    stage.only("ann")
+    await stage.pull(pod("a"))
+    stage.cluster.add("a", "new")
+    assert await stage.may_use(pod("a"))
+    stage.cluster.add("a", "newer", uid="made-again")
+    assert not await stage.may_use(pod("a"))
+
+
 async def test_the_registry_decides_where_a_right_is_not_known(stage: PullStage) -> None:
     stage.cluster.add_users("a", "b")
     stage.only("a", "b")

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from bus.messages.podsync import PodState
 from bus.messages.resource_claims import ClaimDevice, ClaimState, PodClaim, PodClaims
 from tests.service.podsync.stage import Stage, on_stage
 from tests.service.podsync.test_podsync_service import a_pod
@@ -53,3 +54,19 @@ async def test_a_container_is_created_with_its_devices_once_the_claim_is_prepare
         put_claim(stage, uid, ClaimState.PREPARED)
         await stage.until(lambda: stage.running(uid))
         assert created(stage) == [[{"name": "example.com/gpu=r0"}]]
+
+
+async def test_the_end_of_a_pod_waits_until_its_claim_is_unprepared_also_after_a_restart(tmp_path: Path) -> None:
+    async with on_stage(tmp_path) as stage:
+        uid = stage.want(with_claim(restartPolicy="Never"), source="api")
+        put_claim(stage, uid, ClaimState.PREPARED)
+        await stage.until(lambda: stage.running(uid))
+        stage.desired.delete(uid)
+        await stage.until(lambda: stage.volumes.state[uid].state is PodState.TERMINATED)
+        put_claim(stage, uid, ClaimState.UNPREPARING)
+        await stage.restart()
+        await stage.until(lambda: uid in stage.volumes.state)
+        assert stage.volumes.state[uid].state is PodState.TERMINATED
+        assert stage.status(uid).get("phase") in (None, "Running")
+        stage.claims.delete(uid, "unprepared")
+        await stage.until(lambda: stage.volumes.state[uid].finished)
