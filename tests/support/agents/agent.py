@@ -237,7 +237,9 @@ class Agent:
     def reset_start_counts(self) -> None:
         """Let the next start of any service count as its first: a test that kills many times measures no back-off."""
         for path in (self.home.run_dir / "locks").glob("*.lock"):
-            record = json.loads(path.read_bytes())
+            if not (data := path.read_bytes()):
+                continue  # the first process of the service has made the file, and not written to it yet
+            record = json.loads(data)
             with path.open("r+b") as file:
                 file.write(json.dumps({**record, "starts": []}).encode().ljust(path.stat().st_size - 1) + b"\n")
 
