@@ -227,6 +227,6 @@ def test_a_table_has_the_limits_of_the_code_alone() -> None:
 
 
 def limits(heading: str) -> list[str]:
-    """The second column of the table below the heading."""
+    """Return the second column of the table below the heading."""
     section = text_of("docs/limits.md").partition(f"\n### {heading}\n")[2].partition("\n###")[0]
     return [line.split("|")[2].strip() for line in section.splitlines() if line.startswith("| ")][1:]

@@ -56,11 +56,11 @@ def manifests(name: str, value: str = "one") -> str:
     return "\n---\n".join(map(json.dumps, documents))
 
 
-async def bulkhead(world: World, *words: str, text: str = "") -> str:
-    """What `bulkhead pods …` prints; it must succeed."""
-    done = await asyncio.to_thread(
+async def run(world: World, *words: str, text: str = "") -> "subprocess.CompletedProcess[str]":
+    """Run `bulkhead` with these words, and the text as its input."""
+    return await asyncio.to_thread(
         subprocess.run,
-        [str(BIN / "bulkhead"), "pods", *words],
+        [str(BIN / "bulkhead"), *words],
         input=text,
         env={**os.environ, "BULKHEAD_HOME": str(world.home.path)},
         capture_output=True,
@@ -68,24 +68,20 @@ async def bulkhead(world: World, *words: str, text: str = "") -> str:
         timeout=2 * WAIT_SECONDS,
         check=False,
     )
+
+
+async def bulkhead(world: World, *words: str, text: str = "") -> str:
+    """Return what `bulkhead pods …` prints; it must succeed."""
+    done = await run(world, "pods", *words, text=text)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 async def what_if(world: World, text: str) -> Object:
-    """The answer of `bulkhead what-if` about the one pod of this text, once podsync answers within its 5 s."""
+    """Return the answer of `bulkhead what-if` about the one pod of this text, once podsync answers within its 5 s."""
 
     async def answered() -> "subprocess.CompletedProcess[str] | None":
-        done = await asyncio.to_thread(
-            subprocess.run,
-            [str(BIN / "bulkhead"), "what-if", "-", "-o", "json"],
-            input=text,
-            env={**os.environ, "BULKHEAD_HOME": str(world.home.path)},
-            capture_output=True,
-            text=True,
-            timeout=2 * WAIT_SECONDS,
-            check=False,
-        )
+        done = await run(world, "what-if", "-", "-o", "json", text=text)
         return done if done.returncode != NO_ANSWER else None
 
     done = await world.wait_for(answered, "an answer of podsync")

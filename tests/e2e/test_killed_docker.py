@@ -97,7 +97,7 @@ class Node:
         return sorted((words[1], state) for words, state in names if name in ("", words[2].removesuffix(f"-{NODE}")))
 
     async def log_in_docker(self, name: str) -> Path:
-        """The file in which Docker keeps the log of the pod's container."""
+        """Return the file in which Docker keeps the log of the pod's container."""
         engine = Engine(self.docker.endpoint)
         try:
             [listed] = [one for one in await engine.containers([]) if one["Names"][0].startswith(f"/k8s_main_{name}-")]

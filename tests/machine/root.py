@@ -101,8 +101,8 @@ def cached_root(packages: Literal["download", "install"] = "download", *more: st
 
 
 def chosen_version(package: str, machine: InstalledNode) -> str:
-    """The version, without what Debian adds, of this package in the suite that MACHINE_<PACKAGE> names, as it has been
-    unpacked out here; without that choice that of the machine's own Debian, from what its dpkg has installed."""
+    """Return the version, without what Debian adds, of this package in the suite that MACHINE_<PACKAGE> names, as it is
+    unpacked out here. Without that choice it is that of the machine's own Debian, from what its dpkg has installed."""
     suite = os.environ.get(f"MACHINE_{package.upper()}")
     if not suite:
         return extract_version(machine.must("dpkg-query", "--show", "--showformat=${Version}", package))

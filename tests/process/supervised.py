@@ -56,7 +56,7 @@ def alive(pid: int) -> bool:
 
 
 async def troubles(agent: "Agent") -> str:
-    """The troubles of bootstrap."""
+    """Return the troubles of bootstrap's next beat, separated by semicolons."""
     beat = await next_beat(read_manifest(agent.run_dir), "bootstrap")
     return "; ".join(beat.troubles)
 

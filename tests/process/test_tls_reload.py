@@ -47,7 +47,7 @@ def line(text: str) -> bytes:
 
 
 async def asked(server: Running, context: ssl.SSLContext) -> Connection:
-    """A connection that has answered a request by 200: one that sends none is closed after some seconds."""
+    """Return a connection that was answered by 200. One that sends no request is closed after some seconds."""
     connection = await Connection.open(server, context)
     assert await connection.status() == 200
     return connection

@@ -98,7 +98,7 @@ class _Handle(asyncio.Handle):
 
 
 class _TimerHandle(_Handle, asyncio.TimerHandle):
-    """The same at its time."""
+    """Runs at its time, and only while its incarnation does."""
 
 
 class _Jumping(selectors.DefaultSelector):

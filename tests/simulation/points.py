@@ -42,6 +42,6 @@ def plugin_faults(state: str, seconds: float, longest: float = 15.0) -> tuple[Fa
 
 
 def each(points: Collection[str], short: Collection[tuple[str, str]]) -> list[Any]:
-    """Every point with every state of the plugin; `short`: those of the short lane."""
+    """Return every point with every state of the plugin. `short`: the pairs that the short lane runs."""
     pairs = [(point, state) for point in points for state in STATES]
     return [pytest.param(*pair, marks=() if pair in short else (pytest.mark.long,)) for pair in pairs]

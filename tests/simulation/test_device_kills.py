@@ -27,7 +27,7 @@ SHORT = {(f"podsync.{step}.AllocatePodDevices", "gone") for step in STEPS}  # in
 
 @pytest.fixture(scope="module")
 def reached() -> dict[str, float]:
-    """Point -> the seconds at which the undisturbed run comes to it, for the last time."""
+    """Return for each crash point the seconds at which the undisturbed run comes to it for the last time."""
     return {point: seconds[-1] for point, seconds in moments(WORKLOAD).items()}
 
 

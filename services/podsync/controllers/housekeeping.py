@@ -49,6 +49,7 @@ class Housekeeping:
         self._core, self._trouble = core, trouble
         self.all_known = asyncio.Event()
         self._all_observed = asyncio.Event()  # whether this process has seen in the runtime each pod that may run
+        self._unobserved = ""  # the UID of a pod that was not seen yet, so that an event does not look at all pods
         answers, record = RuntimeAnswers(context.bus), events.record
         self._cgroups = NodeCgroups(calls.cgroups, config, core.active_pods, self._known, record, trouble, answers)
         self._throttles = MemoryThrottles(calls.cgroups, runtime, self._running)
@@ -68,9 +69,15 @@ class Housekeeping:
         """Note whether all pods have been observed. Call it after each event of the core, and once all are known."""
         if self._all_observed.is_set() or not self.all_known.is_set():
             return
-        pods = self._core.tracked.values()
-        if all(pod.observed.since_start or pod.saved.rejected or pod.saved.state in _OVER for pod in pods):
+        if self._is_unobserved(self._unobserved):
+            return
+        self._unobserved = next(filter(self._is_unobserved, self._core.tracked), "")
+        if not self._unobserved:
             self._all_observed.set()
+
+    def _is_unobserved(self, uid: str) -> bool:
+        pod = self._core.tracked.get(uid)
+        return pod is not None and not (pod.observed.since_start or pod.saved.rejected or pod.saved.state in _OVER)
 
     def start(self) -> "asyncio.Task[None]":
         """Run in a task until it is cancelled. Its end by an exception is logged and reported."""

@@ -1,4 +1,4 @@
-"""Init containers on a real runtime: starting all over, and the end of one that runs (pods.md 5.4, A.7)."""
+"""Init containers start all over on a real runtime, and end with their pod while they run (pods.md 5.4, A.7)."""
 
 import asyncio
 import os

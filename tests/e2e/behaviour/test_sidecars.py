@@ -1,4 +1,4 @@
-"""Sidecars on a real runtime: beside the regular container, and at the end of a pod (pods.md 5.4, 9.1)."""
+"""Sidecars run on a real runtime beside the regular container, and end after it (pods.md 5.4, 9.1)."""
 
 from typing import Any
 

@@ -51,7 +51,7 @@ class Stage:
         return process
 
     def line(self, *words: str) -> list[str]:
-        """The command line of `bulkhead` with this run directory, in an interpreter of its own."""
+        """Return the command line of `bulkhead` with this run directory, in an interpreter of its own."""
         return [sys.executable, "-m", "services.cli.command", *words, "--run-dir", str(self.run_dir)]
 
     def command(self, *words: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

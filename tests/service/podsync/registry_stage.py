@@ -37,7 +37,7 @@ class Secrets(NoCluster):
         self.put(name, "kubernetes.io/dockerconfigjson", ".dockerconfigjson", json.dumps({"auths": auths}), uid=uid)
 
     def add_users(self, *names: str) -> None:
-        """A secret for each of these users, with the user's name."""
+        """Add a secret for each of these users, with the user's name."""
         for name in names:
             self.add(name, name)
 
@@ -128,7 +128,7 @@ def pod(*secrets: str, uid: str = "p1", account: str = "", **metadata: Any) -> O
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PullStage:
-    """One without credentials of this machine."""
+    """Return a stage of pulls that has no credentials of this machine."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     return PullStage(tmp_path)

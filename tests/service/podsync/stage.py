@@ -96,12 +96,12 @@ class Stage:
 
     @property
     def podsync(self) -> PodSyncService:
-        """The present process."""
+        """Return the service of the process that runs now."""
         assert self.service is not None
         return self.service
 
     async def restart(self) -> None:
-        """SIGKILL, and another start."""
+        """End podsync as SIGKILL does, and start it again."""
         await self.kill()
         await self.start()
 
@@ -125,7 +125,7 @@ class Stage:
         return uid
 
     def running(self, uid: str) -> bool:
-        """Whether the status shows that the pod runs and its first container is ready."""
+        """Return whether the status shows that the pod runs and its first container is ready."""
         return self.status(uid).get("phase") == "Running" and self.status(uid)["containerStatuses"][0]["ready"]
 
     def counted(self, name: str) -> Series:

@@ -1,4 +1,4 @@
-"""What finished pods that are not deleted cost the loop of podsync: nothing, when something else happens."""
+"""Finished pods that are not deleted cost the loop of podsync nothing when something else happens."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""memory.high of an earlier configuration or of earlier resources, in podsync with a cgroup v2 tree of plain files."""
+"""podsync takes back memory.high of an earlier configuration or of earlier resources, in a tree of plain files."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ NEW = {"memory.max": "max", "memory.min": "0", "memory.low": "0", "cpu.max": "ma
 
 @pytest.fixture(autouse=True)
 def pod_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The cgroup that podsync makes for the pod, in the tree that it finds."""
+    """Return the cgroup that podsync makes for the pod, in the tree that it finds."""
     root = tmp_path / "cgroup"
     root.mkdir()
     found = tree(root)
@@ -31,7 +31,7 @@ def pod_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def a_pod(request: int, limit: int, generation: int = 1) -> dict[str, Any]:
-    """A Burstable pod with this request and limit of memory in MiB."""
+    """Return a Burstable pod with this request and limit of memory in MiB."""
     resources = {"requests": {"cpu": "100m", "memory": f"{request}Mi"}, "limits": {"memory": f"{limit}Mi"}}
     metadata = {"name": "web", "namespace": "default", "uid": "u1", "generation": generation}
     containers = [{"name": "a", "image": "busybox:1", "resources": resources}]
@@ -41,7 +41,7 @@ def a_pod(request: int, limit: int, generation: int = 1) -> dict[str, Any]:
 
 
 async def started(stage: Stage, directory: Path) -> Path:
-    """Run the pod; returns its container's memory.high, which has what the runtime was given."""
+    """Run the pod. Return the file memory.high of its container, which has what the runtime was given."""
     stage.want(a_pod(64, 256))
     await stage.until(lambda: stage.status("u1").get("phase") == "Running")
     (container,) = stage.runtime.pods()["u1"].containers
@@ -56,7 +56,7 @@ async def started(stage: Stage, directory: Path) -> Path:
 
 
 def asked_for(stage: Stage) -> list[str]:
-    """The values of memory.high that the runtime was asked for."""
+    """Return the values of memory.high that the runtime was asked for."""
     updates = [call.request["linux"] for call in stage.runtime.calls if call.method == "UpdateContainerResources"]
     return [update["unified"]["memory.high"] for update in updates if "memory.high" in update.get("unified", {})]
 
@@ -70,7 +70,7 @@ async def started_with(stage: Stage, **config: Any) -> None:
 
 
 def throttled_at(request: int, limit: int) -> str:
-    """What a factor of 0.9 writes for this request and limit in MiB."""
+    """Return what a factor of 0.9 writes for this request and limit in MiB."""
     return str(int((request << 20) + 0.9 * ((limit - request) << 20)) // 4096 * 4096)
 
 

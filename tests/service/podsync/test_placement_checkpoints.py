@@ -1,5 +1,5 @@
-"""podsync and exclusive CPUs: it keeps what an earlier kubelet wrote into their file, and writes there for the
-next one; it counts a pod that gets some once, with its verdict."""
+"""podsync keeps what an earlier kubelet wrote into the file of exclusive CPUs, and writes there for the next one. A pod
+that gets some is counted once, with its verdict."""
 
 import asyncio
 import shutil

@@ -1,5 +1,5 @@
-"""The workers of pods: to the watchdog one without progress is overdue, and one that waits for a call is not; an
-interrupt before the call was sent interrupts it."""
+"""A worker of a pod without progress is overdue to the watchdog, and one that waits for a call is not. An interrupt
+before the call was sent interrupts it."""
 
 import asyncio
 import threading

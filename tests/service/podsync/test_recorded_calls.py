@@ -92,7 +92,7 @@ OF_THIS_MACHINE = ("hostIP", "hostIPs", "podIP", "podIPs", "user", "resources", 
 
 
 def without_ids_and_times(value: Any) -> Any:
-    """A status without what differs from run to run, and without what the fake runtime and this machine don't have."""
+    """Return a status without what differs from run to run, and what the fake runtime and this machine don't have."""
     if isinstance(value, dict):
         skipped = (*OF_THIS_RUN, *OF_THIS_MACHINE)
         return {key: without_ids_and_times(item) for key, item in value.items() if key not in skipped}

@@ -1,5 +1,5 @@
-"""What of its volumes reaches the processes of a pod: labels of SELinux (pods.md 6.8), and the groups of
-PersistentVolumes (volumes.md 2.9)."""
+"""The processes of a pod get from its volumes the labels of SELinux (pods.md 6.8) and the groups of PersistentVolumes
+(volumes.md 2.9)."""
 
 from pathlib import Path
 

@@ -219,7 +219,7 @@ async def scrape_while_time_passes(server: Running) -> Samples:
 
 
 def handler_of(server: Running, verb: str, subresource: str) -> RequestHandler:
-    """The main listener's handler; each user may do this."""
+    """Return the handler of the main listener, which lets each user do this."""
 
     async def review(token: str, _address: str) -> User | None:
         return User(token)

@@ -50,7 +50,7 @@ class Volumes:
 
 @pytest.fixture
 async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ClusterNode]:
-    """A node that watches no Secret."""
+    """Yield a node that watches no Secret."""
     monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 0)
     async with cluster_node(tmp_path) as node:
         yield node

@@ -16,6 +16,15 @@ async def stage(tmp_path: Path) -> AsyncIterator[NodeStage]:
 
 
 @pytest.fixture
+async def reported(stage: NodeStage) -> NodeStage:
+    """Return a stage whose Node is reported, so that the next period begins at a known time."""
+    await stage.start()
+    await stage.until(stage.ready, within=5)
+    await stage.pass_time(12)
+    return stage
+
+
+@pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     cluster = Cluster(tmp_path)
     await cluster.begin()

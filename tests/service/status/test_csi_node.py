@@ -63,7 +63,7 @@ class CsiStage:
 
 @pytest.fixture
 async def csi(stage: NodeStage) -> CsiStage:
-    """The stage, on which status runs."""
+    """Return the stage with a status that runs."""
     await stage.start()
     return CsiStage(stage)
 

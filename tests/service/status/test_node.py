@@ -1,6 +1,5 @@
 """The Node in the API server: registered, reported, and right again after whatever happened to it or to us."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +7,9 @@ import pytest
 
 from bus.messages.pleg import NodeImage, NodeImages
 from bus.messages.podsync import NodePressure
-from services.status.core.node_facts import HostNetwork
 from shared.model.frozen_copy import replace
 from tests.fakes.api_resources import V1_20
-from tests.service.status.node_stage import DISK_PRESSURE, NAME, NODE, RESOURCES, WELL, NodeStage, node_stage
+from tests.service.status.node_stage import DISK_PRESSURE, NAME, NODE, WELL, NodeStage, node_stage
 
 pytestmark = pytest.mark.virtual_time
 
@@ -319,88 +317,6 @@ async def test_a_reboot_is_recorded_once(stage: NodeStage) -> None:
     await stage.pass_time(30)
     assert stage.reasons().count("Rebooted") == 1
     assert stage.node["status"]["nodeInfo"]["bootID"] == "b2"
-
-
-async def test_a_resolver_that_hangs_delays_the_first_status_alone(stage: NodeStage) -> None:
-    stage.host.resolver_seconds = 15.0
-    await stage.start()
-    await stage.until(stage.ready, within=5)
-    stage.pressure.put("node", NodePressure(conditions=(DISK_PRESSURE,)))
-    assert await stage.until(lambda: stage.condition("DiskPressure")["status"] == "True", within=10) < 0.5
-    assert "addresses" not in stage.node["status"]
-    await stage.until(lambda: "addresses" in stage.node["status"], within=15)
-
-
-async def test_addresses_that_a_slow_resolver_gives_are_shown_as_soon_as_it_answers(stage: NodeStage) -> None:
-    await stage.start()
-    await stage.until(stage.ready, within=5)
-    await stage.pass_time(12)  # so that the next period begins at a known time
-    stage.host.resolver_seconds = 4.0
-    stage.host.addresses = HostNetwork(assigned=frozenset({"192.0.2.8"}), default_routes=("192.0.2.8",))
-    asked = len(stage.api.requests)
-    taken = await stage.until(lambda: stage.node["status"]["addresses"][0]["address"] == "192.0.2.8", within=15)
-    assert taken < 10.4 + 4.0
-    await stage.pass_time(20)
-    assert len(stage.node_requests(asked)) == 1
-
-
-async def test_a_resolver_with_other_addresses_each_time_does_not_cause_a_status_without_end(
-    stage: NodeStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await stage.start()
-    await stage.until(stage.ready, within=5)
-    await stage.pass_time(12)
-    looks: list[str] = []
-
-    async def network(name: str) -> HostNetwork:
-        looks.append(name)
-        both = ("192.0.2.7", "192.0.2.8")
-        return HostNetwork(assigned=frozenset(both), resolved=(both[len(looks) % 2],), default_routes=both[:1])
-
-    monkeypatch.setattr(stage.host, "network", network)
-    asked = len(stage.api.requests)
-    await stage.pass_time(100)
-    assert 8 <= len(looks) <= 11
-    assert len(stage.node_requests(asked)) <= len(looks)
-
-
-async def test_a_node_whose_addresses_cannot_be_read_keeps_those_known(
-    stage: NodeStage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    await stage.start()
-    await stage.until(stage.ready, within=5)
-    addresses = stage.node["status"]["addresses"]
-
-    async def network(name: str) -> HostNetwork:
-        raise OSError("no /proc")
-
-    monkeypatch.setattr(stage.host, "network", network)
-    await stage.pass_time(12)
-    assert "the addresses of this machine cannot be read" in caplog.text
-    monkeypatch.undo()
-    stage.pressure.put("node", NodePressure(conditions=(DISK_PRESSURE,)))
-    await stage.until(lambda: stage.condition("DiskPressure")["status"] == "True", within=10)
-    assert stage.node["status"]["addresses"] == addresses
-
-
-async def test_devices_that_change_while_they_are_read_are_shown_at_once(
-    stage: NodeStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await stage.start()
-    await stage.until(stage.ready, within=5)
-    await stage.pass_time(12)
-
-    async def devices() -> frozenset[str]:
-        found = stage.host.device_resources
-        await asyncio.sleep(0.05)
-        return found
-
-    monkeypatch.setattr(stage.host, "devices", devices)
-    stage.resources.put("node", replace(RESOURCES, capacity=RESOURCES.capacity | {"memory": "6Gi"}))
-    await stage.pass_time(0.02)
-    stage.host.device_resources = frozenset({"example.com/gpu"})
-    stage.resources.put("node", replace(RESOURCES, capacity=RESOURCES.capacity | {"memory": "5Gi"}))
-    assert await stage.until(lambda: "example.com/gpu" in stage.node["status"]["capacity"], within=15) < 0.5
 
 
 async def test_a_node_object_with_odd_fields_stops_nothing(stage: NodeStage) -> None:

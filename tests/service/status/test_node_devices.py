@@ -1,5 +1,6 @@
 """The Node shows the devices that podsync publishes, also while podsync does not know them (node.md 4.15)."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,21 @@ async def test_extended_resources_stay_where_an_agent_of_this_machine_has_known_
     await stage.start()
     await stage.until(stage.ready, within=10)
     assert stage.node["status"]["allocatable"]["example.com/dongle"] == "3"
+
+
+async def test_devices_that_change_while_they_are_read_are_shown_at_once(
+    reported: NodeStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = reported
+
+    async def devices() -> frozenset[str]:
+        found = stage.host.device_resources
+        await asyncio.sleep(0.05)
+        return found
+
+    monkeypatch.setattr(stage.host, "devices", devices)
+    stage.resources.put("node", replace(RESOURCES, capacity=RESOURCES.capacity | {"memory": "6Gi"}))
+    await stage.pass_time(0.02)
+    stage.host.device_resources = frozenset({"example.com/gpu"})
+    stage.resources.put("node", replace(RESOURCES, capacity=RESOURCES.capacity | {"memory": "5Gi"}))
+    assert await stage.until(lambda: "example.com/gpu" in stage.node["status"]["capacity"], within=15) < 0.5

@@ -69,7 +69,7 @@ def lending(place: Path) -> Iterator[None]:
 
 
 def is_double() -> bool:
-    """Whether TEST_API_SERVER chooses the API server's double in place of a control plane."""
+    """Return whether TEST_API_SERVER chooses the API server's double in place of a control plane."""
     return os.environ.get("TEST_API_SERVER") == "double"
 
 

@@ -132,7 +132,7 @@ class Play(RuntimeModel):
         self.handle(SourcesFreshness(complete=self.sources_complete, stale=False, listed=frozenset(self.wanted)))
 
     def restart(self) -> None:
-        """A new process, and everything that it does at once."""
+        """Start a new process, and do everything that it does at once."""
         self.start()
         self.run()
 
@@ -178,7 +178,7 @@ class Play(RuntimeModel):
         check_invariants(self.core)
 
     def happen(self, event: Event) -> None:
-        """An event, and all there is to do for it."""
+        """Give the core this event, and do all that follows from it."""
         self.handle(event)
         self.run()
 

@@ -1,7 +1,7 @@
 """Carries out the resize of a pod: reads its cgroup, then writes cgroup and containers in the order of the core.
 Memory-backed volumes shrink before that, and grow after it. Before the writes, containers lose a throttle that their
-new resources do not have. A repeated call writes the same values again, so a kill of
-podsync between two writes leaves nothing to undo.
+new resources do not have. A repeated call writes the same values again, so a kill of podsync between two writes leaves
+nothing to undo.
 """
 
 from services.podsync.adapters.calls.pod_operations import PodOperations, PodView

@@ -208,7 +208,7 @@ def finished(number: int) -> Any:
 
 
 def lines_executed(work: Callable[[], object]) -> int:
-    """Lines of Python, loops counted once a turn: a measure of work that a busy machine does not change."""
+    """Return how many lines of Python run, those of a loop in each of its turns. A busy machine changes nothing."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:

@@ -23,7 +23,7 @@ POD = PODS[1]  # burstable, of 2 to 3 Gi
 
 
 def throttled_at(request: int, limit: int) -> str:
-    """What a factor of 0.9 writes to memory.high for this request and limit in GiB."""
+    """Return what a factor of 0.9 writes to memory.high for this request and limit in GiB."""
     return str(int((request << 30) + 0.9 * ((limit - request) << 30)) // 4096 * 4096)
 
 
@@ -137,7 +137,7 @@ async def test_a_container_that_is_gone_is_no_reason_to_ask_the_runtime(tmp_path
 
 
 async def test_a_container_whose_resize_is_under_way_is_throttled_no_more(tmp_path: Path) -> None:
-    """Its cgroup has what was written for the resources before the resize, for those after it, or for a mixture."""
+    """The container's cgroup may have what the resources before the resize give, those after it, or a mixture."""
     stage = Stage(tmp_path, memory_qos=True, memory_throttling_factor=0.0)
     values = [throttled_at(*sizes) for sizes in ((1, 2), (2, 3), (2, 4))]
     for container_id, high in zip(IDS, values, strict=True):

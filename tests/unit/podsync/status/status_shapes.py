@@ -29,7 +29,7 @@ def sidecar(name: str, **fields: Any) -> Json:
 
 
 def specs_of(statuses: tuple[Json, ...]) -> tuple[Json, ...]:
-    """A container of the spec for each; `s` is a sidecar."""
+    """Return a container of the spec for each status; `s` is a sidecar."""
     return tuple(sidecar("s") if status["name"] == "s" else spec(status["name"]) for status in statuses)
 
 

@@ -33,7 +33,7 @@ WAITS = [
 
 
 def end(play: Play, how: str, name: str = "c") -> None:
-    """Of the container, also with its sandbox, whose pause process dies while the containers run on."""
+    """End the container in this way, or its sandbox, whose pause process dies while the containers run on."""
     if how == EXIT:
         play.exit("u1", 1, name)
     elif how == PROBE:
@@ -44,7 +44,7 @@ def end(play: Play, how: str, name: str = "c") -> None:
 
 
 def started_at_once(play: Play, times: int, how: str = PROBE) -> None:
-    """After each of so many ends; each instance runs for 30 s, the last too."""
+    """End the container so many times. Each instance runs for 30 s, the last too."""
     for _ in range(times):
         play.later(30)
         end(play, how)
